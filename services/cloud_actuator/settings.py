@@ -14,7 +14,7 @@ from spotline.application.cloud_actuator.agreeing import AgreementRules
 from spotline.bootstrap.agents import AgentsAt
 from spotline.bootstrap.cloud_settings import SettingProblem, WrongCloudSettings, variables_of
 from spotline.bootstrap.clouds import ChosenCloud, cloud_of, known_settings, run_mode
-from spotline.bootstrap.configuration import stated_config
+from spotline.bootstrap.stated_config import stated_config
 from spotline.contracts.errors import ConfigError
 from spotline.domain.ledger.caps import Caps
 from spotline.domain.ledger.orphans import ReapMode, ReapRules, accounts_of

@@ -15,10 +15,10 @@ from spotline.domain.market.notice import sold_by
 
 async def serve(settings: MarketIngestSettings, bus: BusAddress, hooks: PartHooks) -> None:
     """Replay the market that the settings name."""
-    market = sold_by(read_market(settings.market), settings.notice_lead_s)
+    recorded = sold_by(read_market(settings.market), settings.notice_lead_s)
     if settings.wall_clock:
-        market = market.beginning_at(time.time_ns())
-    market = settings.with_reservations(market)
+        recorded = recorded.beginning_at(time.time_ns())
+    market = settings.with_reservations(recorded)
     await serve_market_ingest(
         bus,
         market,

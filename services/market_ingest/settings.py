@@ -10,9 +10,9 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from spotline.adapters.files.reservations_file import add_reservations
 from spotline.application.market_ingest.handler import NO_WAITING_BY_TIME, IngestOptions
 from spotline.bootstrap.clouds import cloud_of, modes_of, run_mode
-from spotline.bootstrap.configuration import stated_config
+from spotline.bootstrap.stated_config import stated_config
 from spotline.contracts.errors import ConfigError
-from spotline.domain.market.market import Market
+from spotline.domain.market.grid import AnyMarket
 from spotline.domain.market.offering import ASSUMED_NOTICE_LEAD_S
 from spotline.domain.modes import StatedModes
 from spotline.domain.units import micro_usd_from_usd
@@ -73,7 +73,7 @@ class MarketIngestSettings(ServiceSettings):
         run = run_mode(self.cloud, self.mode)
         return cloud_of(os.environ, self.cloud, run, config).modes(run)
 
-    def with_reservations(self, market: Market) -> Market:
+    def with_reservations(self, market: AnyMarket) -> AnyMarket:
         """The market with what is paid for already, by a file of its own or by SPOTLINE_CONFIG.
 
         Raises

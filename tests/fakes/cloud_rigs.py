@@ -13,6 +13,9 @@ from typing import ClassVar
 
 import pytest
 
+from spotline.adapters.clouds.aws.cloud import AwsCloud
+from spotline.adapters.clouds.aws.settings import NOTICE_LEAD_S
+from spotline.adapters.clouds.aws.tags import HOLD
 from spotline.adapters.clouds.local.cloud import LocalCloud
 from spotline.adapters.clouds.local.settings import LocalCloudSettings
 from spotline.adapters.clouds.simulated.cloud import SimulatedCloud
@@ -28,8 +31,17 @@ from spotline.application.cloud_actuator.ports import (
 )
 from spotline.domain.events.capacity import RefusalClass
 from spotline.domain.market.believed import PaperSettings
+from spotline.domain.units import NS_PER_S
 from tests.eventually import eventually
 from tests.fakes.actuator import OWNER, launch, moment, quote
+from tests.fakes.aws_rehearsal import (
+    START_NS,
+    RehearsedAws,
+    SharedApi,
+    lost,
+    refused,
+    warning,
+)
 from tests.fakes.troubled_cloud import (
     Answer,
     Fate,
@@ -51,13 +63,14 @@ VERBS = (
 class CloudRig:
     """One cloud in a folder. `patience` is how many listings and takings show everything.
 
-    `examples` is how many random stories of it a property test tries.
+    `examples` is how many random stories of it a property test tries. Requests are for `offering_id`.
     """
 
     cloud: ClassVar[str]
     examples: ClassVar[int] = 25
     cannot: ClassVar[Mapping[str, str]] = {}
     patience: ClassVar[int] = 1
+    offering_id: ClassVar[str] = "a"
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -96,7 +109,8 @@ class CloudRig:
         raise NotImplementedError
 
     def request(self, token: str, instances: int, **changes: object) -> LaunchRequest:
-        return replace(launch(token, instances, at=self.at), **changes)
+        asked = replace(launch(token, instances, at=self.at), offering_id=self.offering_id)
+        return replace(asked, **changes)
 
     async def taken(self, cloud: CloudProvider) -> Sequence[CloudEvent]:
         """Take events with a token that was never used."""
@@ -374,7 +388,98 @@ def kill_local(cloud: LocalCloud) -> None:
     cloud.take_back([instance.instance_id for instance in cloud.alive()])
 
 
+class AwsRig(CloudRig):
+    """The adapter of AWS before the rehearsal, over HTTP; time stands until it is moved."""
+
+    cloud = "aws"
+    cannot: ClassVar[Mapping[str, str]] = {
+        "fence": "AWS knows no epochs: the ledger's is read before each call",
+        "double": "what its queue tells twice the adapter tells once",
+    }
+    examples = 3
+    offering_id = "aws:default:use1-az1:p4d.24xlarge"
+    codes: ClassVar[Mapping[RefusalClass, tuple[str, int]]] = {
+        RefusalClass.NO_CAPACITY: ("InsufficientInstanceCapacity", 400),
+        RefusalClass.QUOTA: ("MaxSpotInstanceCountExceeded", 400),
+        RefusalClass.UNSUPPORTED: ("Unsupported", 400),
+        RefusalClass.UNAUTHORISED: ("UnauthorizedOperation", 403),
+        RefusalClass.THROTTLED: ("RequestLimitExceeded", 503),
+        RefusalClass.SERVER: ("InternalError", 500),
+        RefusalClass.NETWORK: ("InsufficientFreeAddressesInSubnet", 400),
+        RefusalClass.TOKEN_MISMATCH: ("IdempotentParameterMismatch", 400),
+    }
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.aws = RehearsedAws(folder / "rehearsal")
+
+    def another(self) -> AwsCloud:
+        path = self.folder / "aws.sqlite"
+        cloud = AwsCloud(path, self.aws.settings, SharedApi(self.aws.api), self.aws)
+        self._opened.append(cloud.close)
+        return cloud
+
+    def close(self) -> None:
+        super().close()
+        self.aws.close()
+
+    @property
+    def at(self) -> Moment:
+        offset_s = (self.aws.now_ns() - START_NS) // NS_PER_S
+        return replace(moment(0, offset_s), ts_ns=self.aws.now_ns())
+
+    def stock(self, spot: int, on_demand: int | None = None) -> None:
+        self.aws.do(lambda: self.aws.world.set_count(self.offering_id, "spot", spot))
+        if on_demand is not None:
+            self.aws.do(lambda: self.aws.world.set_count(self.offering_id, "on-demand", on_demand))
+
+    def pass_time(self, seconds: int) -> None:
+        self.aws.pass_s(seconds)
+
+    async def told(self, cloud: CloudProvider) -> list[CloudEvent]:
+        """What is told now, and once the notices are over."""
+        told = [*await self.taken(cloud)]
+        self.pass_time(cloud.notice_lead_s + 1)
+        return told + await super().told(cloud)
+
+    def reclaim(self, left: int) -> None:
+        self.stock(left)
+
+    def take_away(self, instance: Instance) -> None:
+        self._if_alive(instance, 0)
+
+    def lag(self, listings: int, seconds: int) -> None:
+        self.aws.weather(hidden_s=float(seconds), ending_s=(float(seconds), float(seconds)))
+
+    def lose_answer(self, *, launched: bool) -> None:
+        self.aws.ec2.will("CreateFleet", lost(), after=launched)
+
+    def refuse(self, refusal_class: RefusalClass, retry_after_s: int) -> None:
+        code, status = self.codes[refusal_class]
+        self.aws.ec2.will("CreateFleet", refused(code, status=status, retry_after_s=retry_after_s))
+
+    def push_notice(self, instance: Instance, lead_s: int) -> None:
+        """A warning that took its time: of its two minutes so much is left."""
+        late_s = NOTICE_LEAD_S - lead_s
+        self.aws.send(
+            "default", warning(instance.instance_id, self.aws.now_ns() - late_s * NS_PER_S)
+        )
+
+    def throttle(self) -> None:
+        self.aws.throttle()
+
+    def protect(self, instance: Instance) -> None:
+        self.aws.tag(instance.instance_id, HOLD)
+
+    def _if_alive(self, instance: Instance, lead_s: int) -> None:
+        world, instance_id = self.aws.world, instance.instance_id
+        alive = world.state.here.get(instance_id)
+        if alive is not None and alive.state in ("pending", "running"):
+            self.aws.do(lambda: world.interrupt(instance_id, lead_s))
+
+
 RIGS: dict[str, type[CloudRig]] = {
+    "aws": AwsRig,
     "simulated": SimulatedRig,
     "paper": PaperRig,
     "troubled": TroubledRig,

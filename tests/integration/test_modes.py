@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pytest
 from typer.testing import CliRunner
 
+from spotline.adapters.files.spotline_yaml.reading import read_config
 from spotline.adapters.grpc.allocator.client import JobClient
 from spotline.adapters.grpc.kit.errors import RpcFailed
 from spotline.adapters.grpc.operations.client import OperationsClient
 from spotline.application.allocator.messages import ProgressReport
 from spotline.application.operations.messages import ModeWanted
-from spotline.bootstrap.clouds import CLOUDS, CloudPlugin, cloud_of, run_mode
+from spotline.bootstrap.clouds import CLOUDS, cloud_of, run_mode
 from spotline.bootstrap.system import RunningSystem
 from spotline.cli.main import app
 from spotline.contracts.errors import ConfigError
@@ -33,25 +34,31 @@ pytestmark = pytest.mark.integration
 ACCOUNT = "aws/"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MoonSettings:
-    region: str = "near"
+SECTION = """
+clouds:
+  aws:
+    accounts: [{name: main, account_id: "123456789012"}]
+    offerings:
+    - {account: main, region: us-east-1, zone: use1-az1, instance_type: p3.2xlarge, launch_template_id: lt-0}
+"""
 
 
 @pytest.fixture
-def moon(monkeypatch) -> None:
-    """A cloud that sends bills, and fails the test as soon as anybody opens it."""
+def untouched(monkeypatch) -> None:
+    """AWS, which fails the test as soon as anybody opens it or asks it for prices."""
 
-    def opened(settings, context):
+    def opened(*_):
         raise AssertionError("the cloud was opened")
 
-    plugin = CloudPlugin(settings=MoonSettings, open=opened, real=True)
-    monkeypatch.setitem(CLOUDS, "moon", plugin)
+    monkeypatch.setitem(CLOUDS, "aws", replace(CLOUDS["aws"], open=opened, live=opened))
 
 
-def on_the_moon(store, stated: str = ""):
-    mode = run_mode("moon", stated)
-    return replace(options(store), cloud=cloud_of({}, "moon", mode), mode=mode)
+def on_aws(store, stated: str = ""):
+    mode = run_mode("aws", stated)
+    file = store.with_name("spotline.yaml")
+    file.write_text(SECTION)
+    cloud = cloud_of({}, "aws", mode, read_config(file, {}))
+    return replace(options(store), cloud=cloud, mode=mode)
 
 
 async def ran(*arguments: str):
@@ -59,9 +66,9 @@ async def ran(*arguments: str):
     return await asyncio.to_thread(CliRunner().invoke, app, [*arguments])
 
 
-async def test_a_real_cloud_is_observed_until_somebody_says_otherwise(moon, tmp_path) -> None:
+async def test_a_real_cloud_is_observed_until_somebody_says_otherwise(untouched, tmp_path) -> None:
     store = tmp_path / "store"
-    async with until_slot(store, 3, JOBS, given=on_the_moon(store)) as system:
+    async with until_slot(store, 3, JOBS, given=on_aws(store)) as system:
         views = await modes_in_json(system, JOBS[0].job_id)
         unmarked = await texts_without_mark(system, JOBS[0].job_id)
         promoted = await ran(
@@ -87,7 +94,7 @@ async def test_a_real_cloud_is_observed_until_somebody_says_otherwise(moon, tmp_
 
     for stated in ("live", "shadow"):
         with pytest.raises(ConfigError, match="mode: expected observe, in which the store began"):
-            async with until_slot(store, 4, given=on_the_moon(store, stated)):
+            async with until_slot(store, 4, given=on_aws(store, stated)):
                 pass
 
 

@@ -23,6 +23,7 @@ GROUPS = (
     "markets",
     "pictures",
     "other_files",
+    "config_files",
     "logs_and_stores",
     "flags",
     "environment",

@@ -171,6 +171,8 @@ def _constrained():
                 age_s=NATURAL,
                 quarantined_spot_price_micro_usd=NO_PRICE,
                 quarantined_on_demand_price_micro_usd=NO_PRICE,
+                listed_spot_price_micro_usd=NO_PRICE,
+                listed_on_demand_price_micro_usd=NO_PRICE,
             )
         ),
         Offering: st.deferred(

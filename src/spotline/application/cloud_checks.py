@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from enum import Enum
 from pathlib import Path
+from typing import Any, Protocol
+
+from spotline.contracts.errors import SpotlineError
 
 
 class CheckOutcome(Enum):
@@ -77,6 +80,90 @@ class Examination:
     call_back: CallBack | None = None
     test_message: bool = False
     scores: Path | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CertifyPlan:
+    """What a certification may do.
+
+    Parameters
+    ----------
+    token
+        Unlike any other certification's.
+    most_micro_usd
+        What it may cost, at most.
+    offering_id
+        Which offering is tried; empty: the cheapest.
+    instance_type
+        A cheaper type to try in its place, by the same launch template; empty: its own.
+    lease_s
+        Seconds of market time until everything is ended.
+    interruption_role
+        By which the cloud interrupts one instance; empty: none is.
+    """
+
+    token: str
+    most_micro_usd: int
+    offering_id: str = ""
+    instance_type: str = ""
+    installation_id: str = ""
+    lease_s: int = 1800
+    interruption_role: str = ""
+
+
+class CertifyReport(Protocol):
+    """What a certification showed."""
+
+    @property
+    def checks(self) -> Sequence[CloudCheck]:
+        """Each step, in order."""
+        ...
+
+    def as_json(self) -> dict[str, Any]:
+        """As plain values."""
+        ...
+
+    def as_markdown(self) -> str:
+        """For people."""
+        ...
+
+
+class Certification(Protocol):
+    """A certification: `record` may be asked at any time, also of one that was cut off."""
+
+    async def run(self) -> None:
+        """Show everything there is to show, and end what was launched.
+
+        Raises
+        ------
+        TooDear
+            It could cost more than is allowed: nothing was launched.
+        """
+        ...
+
+    def record(self) -> CertifyReport:
+        """What was shown so far."""
+        ...
+
+
+class TooDear(SpotlineError):
+    """A certification could cost more than is allowed; says what, and what would fit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReconciledLine:
+    """An instance in our count and on the bill; `billed_micro_usd` is None where that has none.
+
+    `beside_micro_usd` is what the bill has for it beside its own price: traffic, credits.
+    """
+
+    instance_id: str
+    capacity_type: str
+    ours_micro_usd: int
+    billed_micro_usd: int | None
+    beside_micro_usd: int
+    verdict: str
+    agrees: bool
 
 
 def ok(name: str, where: str, detail: str) -> CloudCheck:

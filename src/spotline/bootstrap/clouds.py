@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from enum import Enum
 from pathlib import Path
@@ -12,11 +13,13 @@ from typing import Any, Generic, TypeVar
 import structlog
 
 from spotline.adapters.agents.identity_documents import DocumentRules
-from spotline.adapters.clouds.aws.calls import OBSERVING
+from spotline.adapters.clouds.aws.calls import BILLING, OBSERVING
+from spotline.adapters.clouds.aws.certify.opening import opened_trial, reconciled_files
+from spotline.adapters.clouds.aws.doctor.opening import examine_aws
 from spotline.adapters.clouds.aws.feeds.feed import AwsMarketFeed
 from spotline.adapters.clouds.aws.feeds.offerings import market_offering
 from spotline.adapters.clouds.aws.feeds.wall import SystemWall
-from spotline.adapters.clouds.aws.opening import open_aws
+from spotline.adapters.clouds.aws.opening import biller_of, open_aws
 from spotline.adapters.clouds.aws.reader import ApiReader
 from spotline.adapters.clouds.aws.section import read_section as read_aws_section
 from spotline.adapters.clouds.aws.settings import NOTICE_LEAD_S, AwsSettings
@@ -28,12 +31,20 @@ from spotline.adapters.clouds.simulated.cloud import SimulatedCloud
 from spotline.adapters.clouds.simulated.driver import SimulatedCloudDriver
 from spotline.adapters.clouds.simulated.faults import SimulatedCloudSettings
 from spotline.adapters.clouds.simulated.paper import PaperCloud
+from spotline.adapters.files.mistake import Mistake
 from spotline.adapters.files.spotline_yaml.reading import SpotlineConfig
 from spotline.application.cloud_actuator.ports import (
     CloudClock,
     CloudProvider,
     Enrolment,
     InstanceBiller,
+)
+from spotline.application.cloud_checks import (
+    Certification,
+    CertifyPlan,
+    CloudCheck,
+    Examination,
+    ReconciledLine,
 )
 from spotline.application.installation import Installation
 from spotline.application.market_ingest.ports import MarketFeed
@@ -131,6 +142,12 @@ class CloudPlugin(Generic[SettingsT]):
     live
         Its own market where that is followed while it goes on: the folder is for what must be kept.
         None: its market is a file, or made by `market`.
+    examine
+        Looks at it before money is spent there (`spotline cloud doctor`).
+    certify
+        Opens a certification of it, on a folder for what that must keep.
+    reconcile
+        Holds the report of a certification against the provider's export of its bill.
     account_modes
         What its settings say that accounts ("provider/account") begin in; live only where nothing
         is paid for.
@@ -149,6 +166,11 @@ class CloudPlugin(Generic[SettingsT]):
     live: Callable[[SettingsT, Path], LiveSource] | None = None
     account_modes: Callable[[SettingsT], Mapping[str, Mode]] = lambda _: {}
     documents: Callable[[SettingsT], DocumentRules | None] = lambda _: None
+    examine: Callable[[SettingsT, Examination], Awaitable[Sequence[CloudCheck]]] | None = None
+    certify: (
+        Callable[[SettingsT, CertifyPlan, Path], AbstractAsyncContextManager[Certification]] | None
+    ) = None
+    reconcile: Callable[[Path, Path], Sequence[ReconciledLine]] | None = None
 
 
 def _open_simulated(settings: SimulatedCloudSettings, context: CloudContext) -> OpenCloud:
@@ -186,9 +208,18 @@ def _open_local(settings: LocalCloudSettings, context: CloudContext) -> OpenClou
 
 
 def _open_aws(settings: AwsSettings, context: CloudContext) -> OpenCloud:
-    cloud = open_aws(context.store / "aws", settings)
+    cloud, reader = open_aws(context.store / "aws", settings), ApiReader(settings, BILLING)
+
+    def close() -> None:
+        reader.close()
+        cloud.close()
+
     return OpenCloud(
-        provider=cloud, drive=lambda perform: perform, close=cloud.close, clock=cloud.clock
+        provider=cloud,
+        drive=lambda perform: perform,
+        close=close,
+        clock=cloud.clock,
+        biller=biller_of(cloud, reader, settings),
     )
 
 
@@ -259,6 +290,9 @@ CLOUDS: dict[str, CloudPlugin[Any]] = {
         section=read_aws_section,
         account_modes=AwsSettings.account_modes,
         documents=_aws_documents,
+        examine=examine_aws,
+        certify=opened_trial,
+        reconcile=reconciled_files,
     ),
 }
 
@@ -397,14 +431,22 @@ def cloud_of(
         or (config is not None and each in config.clouds)
     }
     settings, renamed = read[name]
-    needs = CLOUDS[name].section is not None
-    if needs and not mode.on_paper and (config is None or name not in config.clouds):
+    if CLOUDS[name].section is not None and not mode.on_paper:
+        _check_stated(name, config)
+    paper = read[PAPER][0] if mode.on_paper else None
+    return ChosenCloud(name=name, settings=settings, renamed=renamed, paper=paper)
+
+
+def _check_stated(name: str, config: SpotlineConfig | None) -> None:
+    """Refuse to act on a cloud of which nobody said where."""
+    if config is None:
         raise ConfigError(
             f"clouds.{name}: expected its accounts and offerings in a spotline.yaml "
             "(--config FILE, docs/configuration.md), found none"
         )
-    paper = read[PAPER][0] if mode.on_paper else None
-    return ChosenCloud(name=name, settings=settings, renamed=renamed, paper=paper)
+    if name not in config.clouds:
+        expected = "accounts and offerings of it, as it is to be acted on"
+        raise config.wrong([Mistake(field=f"clouds.{name}", expected=expected, found="nothing")])
 
 
 def _settings_of(
@@ -423,6 +465,21 @@ def _settings_of(
             settings = plugin.section(section)
             stated = {each.name: getattr(settings, each.name) for each in fields(settings)}
         return read_cloud_settings(name, kind, environ, former_prefix=former, stated=stated)
+
+
+def examined_cloud(name: str) -> CloudPlugin[Any]:
+    """A cloud that can be examined and certified.
+
+    Raises
+    ------
+    ConfigError
+        It cannot, or is not installed.
+    """
+    plugin = _plugin(name)
+    if plugin.examine is None or plugin.certify is None or plugin.reconcile is None:
+        able = ", ".join(sorted(each for each in CLOUDS if CLOUDS[each].examine is not None))
+        raise ConfigError(f"CLOUD: expected one that costs money ({able}), found {name!r}")
+    return plugin
 
 
 def _plugin(name: str) -> CloudPlugin[Any]:

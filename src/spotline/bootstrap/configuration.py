@@ -7,26 +7,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from spotline.adapters.files.fields import path_of
 from spotline.adapters.files.mistake import Mistake, SecretText
 from spotline.adapters.files.spotline_yaml.parts import as_text
-from spotline.adapters.files.spotline_yaml.reading import SpotlineConfig, read_config
+from spotline.adapters.files.spotline_yaml.reading import SpotlineConfig
 from spotline.adapters.market.parquet import read_market
 from spotline.bootstrap.cloud_settings import variables_of
 from spotline.bootstrap.clouds import SIMULATED, ChosenCloud, cloud_of, known_settings, run_mode
 from spotline.bootstrap.followers import geography_of
+from spotline.bootstrap.live import followed_market
 from spotline.contracts.errors import ConfigError, SpotlineError
-from spotline.domain.market.offering import Offering
+from spotline.domain.market.grid import AnyMarket
 from spotline.domain.modes import Mode
-from spotline.runtime.settings import PREFIX
-
-VARIABLE = f"{PREFIX}CONFIG"
-"""What names the file to services."""
-
-
-def stated_config(environ: Mapping[str, str]) -> SpotlineConfig | None:
-    """The file that the environment names, None for none; `BadFile` where it is wrong."""
-    path = environ.get(VARIABLE)
-    return read_config(Path(path), environ) if path else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +51,10 @@ def checked(config: SpotlineConfig, environ: Mapping[str, str]) -> CheckedConfig
             mistake = Mistake(field="cloud", expected=f"one of {known}", found=repr(name))
             raise config.wrong([mistake]) from error
         found.append(cloud_of(environ, name, mode, config))
+        if "market.file" not in config.values:
+            followed = followed_market(found[0], Path(config.values.get("store", ".")))
+            if followed is not None:
+                _check_market(config, followed.market)
 
     problems = [*_problems((cloud, *_files(config)))]
     if problems:
@@ -87,33 +83,26 @@ def _files(config: SpotlineConfig) -> Iterator[Callable[[], object]]:
         "jobs.warm_start": read_weights,
     }
     if "market.file" in config.values:
-        yield lambda: _check_market(config, Path(config.values["market.file"]))
+        yield lambda: _check_market(config, read_market(Path(config.values["market.file"])))
     for key, read in readers.items():
         if key in config.values:
             yield lambda read=read, path=Path(config.values[key]): read(path)  # type: ignore[misc]
 
 
-def _check_market(config: SpotlineConfig, path: Path) -> None:
-    market = read_market(path)
-    config.reserved(market)
-    unknown = [
-        offering_id
-        for offering_id in config.values.get("market.list_prices", {})
-        if offering_id not in _open(market.offerings)
-    ]
+def _check_market(config: SpotlineConfig, market: AnyMarket) -> None:
+    """Refuse what is said of offerings that the market does not have."""
+    known = [each.offering_id for each in market.offerings if each.reservation is None]
+    unknown = [each for each in config.values.get("market.list_prices", {}) if each not in known]
     if unknown:
         raise config.wrong(
             Mistake(
-                field=f"market.list_prices.{offering_id}",
-                expected=f"an offering of the market, one of {', '.join(_open(market.offerings))}",
+                field=path_of(("market", "list_prices", offering_id)),
+                expected=f"an offering of the market, one of {', '.join(known)}",
                 found=repr(offering_id),
             )
             for offering_id in unknown
         )
-
-
-def _open(offerings: tuple[Offering, ...]) -> list[str]:
-    return [each.offering_id for each in offerings if each.reservation is None]
+    config.reserved(market)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

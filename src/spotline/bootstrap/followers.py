@@ -104,7 +104,7 @@ async def serve_market_ingest(
     async with open_stream(bus, name="market_ingest") as (connection, stream):
         clock = MarketWatch(market, options, hooks.gate, clock=feeds.clock)
         host = ServiceHost(
-            IngestHandler(market, options, geography, modes, feeds.clock),
+            IngestHandler(market, options, geography, modes, feeds.clock, feeds.overrides),
             stream,
             gate=clock.gate,
             on_applied=hooks.on_applied,

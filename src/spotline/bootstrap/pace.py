@@ -10,6 +10,7 @@ from spotline.application.market_ingest.handler import IngestOptions
 from spotline.bootstrap.clouds import ChosenCloud
 from spotline.contracts.errors import ConfigError
 from spotline.domain.market.market import Market
+from spotline.domain.market.market_clock import MarketClock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,11 +47,18 @@ class MarketPace:
 
 
 def pace_of(
-    *, speed: float, slots_per_s: float, wall_clock: bool, own_market: bool, in_wall_time: bool
+    *,
+    speed: float,
+    slots_per_s: float,
+    wall_clock: bool,
+    own_market: bool,
+    in_wall_time: bool,
+    live: MarketClock | None = None,
 ) -> MarketPace:
     """The pace that options ask for; 0 and False are not stated.
 
-    A market that a cloud makes of itself runs at the speed of time unless another is stated.
+    A market that a cloud makes of itself runs at the speed of time unless another is stated, a
+    `live` one by its clock.
 
     Raises
     ------
@@ -73,6 +81,13 @@ def pace_of(
             f"{', '.join(stated)}: expected one of them, as each says how fast the market runs, "
             f"found {len(stated)}"
         )
+    if live is not None:
+        if stated:
+            raise ConfigError(
+                f"{', '.join(stated)}: expected none of them, as the market of this cloud is live "
+                "and runs by the clock of its feeds"
+            )
+        return MarketPace(by_time=True, market_s_per_s=live.market_s_per_s, wall_clock=True)
     if own_market and wall_clock:
         raise ConfigError(
             "--wall-clock shifts a market file to begin now, and there is no --market: leave it "

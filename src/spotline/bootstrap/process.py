@@ -15,7 +15,6 @@ from pydantic import ValidationError
 
 from spotline.adapters.nats.identities import OneIdentity
 from spotline.bootstrap.auditing import AuditAt
-from spotline.bootstrap.configuration import stated_config
 from spotline.bootstrap.identity import (
     ApartIdentity,
     IdentityAt,
@@ -24,6 +23,7 @@ from spotline.bootstrap.identity import (
     ServiceIdentities,
 )
 from spotline.bootstrap.parts import BusAddress, PartHooks, with_health
+from spotline.bootstrap.stated_config import stated_config
 from spotline.contracts.errors import (
     ConfigError,
     ContractError,

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from spotline.domain.market.market import Market
 
 _SEED = 7
+SIMULATED = "simulated"
 
 
 def register(app: typer.Typer) -> None:
@@ -67,12 +68,40 @@ def demo(
         bool, typer.Option("--explain", help="Also show rules, weights, drafts and accounts.")
     ] = False,
     identity: AskIdentity = True,
+    cloud: Annotated[
+        str,
+        typer.Option(help="simulated, or rehearsal-aws: AWS's own calls, to a rehearsal of it."),
+    ] = SIMULATED,
+    fail: Annotated[
+        float, typer.Option(min=0, max=1, help="Of a rehearsal: share of calls that fail.")
+    ] = 0.10,
+    slot_wall: Annotated[
+        float, typer.Option(min=0.2, help="Of a rehearsal: seconds of wall time in a slot.")
+    ] = 2.5,
 ) -> None:
     """Run jobs with deadlines on a market, end to end, and show what it saved.
 
     Market events go over a real NATS JetStream, jobs over gRPC, provisioning to a simulated cloud.
     Then each simple rule runs the same jobs by itself, without the broker, for comparison.
     """
+    if cloud != SIMULATED:
+        from spotline.cli.demo_rehearsed import Asked, rehearsed_demo
+
+        asked = Asked(
+            cloud=cloud,
+            market=market,
+            jobs=jobs,
+            out=out,
+            json_out=json_out,
+            seed=seed,
+            slot_s=slot,
+            slots=slots,
+            warm_start=warm_start,
+            identity=identity,
+            fail=fail,
+            slot_wall_s=slot_wall,
+        )
+        return rehearsed_demo(asked)
     from rich.console import Console
 
     from spotline.adapters.files.weights_file import read_weights

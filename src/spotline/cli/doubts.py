@@ -12,7 +12,7 @@ from spotline.contracts.errors import ContractError
 
 if TYPE_CHECKING:
     from spotline.application.market_ingest.handler import IngestOptions
-    from spotline.domain.market.market import Market
+    from spotline.domain.market.grid import AnyMarket
 
 PriceSanity = Annotated[
     bool,
@@ -41,7 +41,7 @@ StaleAfter = Annotated[
 
 
 def judged(
-    ingest: IngestOptions, market: Market, said: tuple[bool, Sequence[str] | None, int]
+    ingest: IngestOptions, market: AnyMarket, said: tuple[bool, Sequence[str] | None, int]
 ) -> IngestOptions:
     """Slots that open as before, by the price sanity, list prices and age that options say.
 
@@ -66,7 +66,7 @@ def without_pause(*, price_sanity: bool) -> IngestOptions:
     return IngestOptions(price_sanity=price_sanity, stale_after_s=0)
 
 
-def _list_prices(said: Sequence[str], market: Market) -> dict[str, int]:
+def _list_prices(said: Sequence[str], market: AnyMarket) -> dict[str, int]:
     from spotline.adapters.market.parse import names, price_micro_usd
 
     known = sorted(o.offering_id for o in market.offerings if o.reservation is None)

@@ -25,6 +25,7 @@ from spotline.cli.modes_view import paper_line
 from spotline.cli.ports import check_ports
 from spotline.cli.stores import StoreOption, store_folder
 from spotline.cli.tables import fact_lines, print_line
+from spotline.cli.up_market import file_market, live_market, with_reserved
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from spotline.bootstrap.clouds import ChosenCloud
     from spotline.bootstrap.system import SystemOptions
     from spotline.domain.ledger.caps import Caps
-    from spotline.domain.market.market import Market
+    from spotline.domain.market.grid import AnyMarket
     from spotline.domain.modes import Mode
 
 
@@ -259,6 +260,7 @@ def up(
     Says in a line when it is ready, when its market ends and when all jobs are over.
     """
     from spotline.application.placer.options import PlacerOptions
+    from spotline.bootstrap.live import NO_FEEDS
     from spotline.bootstrap.pace import pace_of
     from spotline.bootstrap.system import SystemOptions
     from spotline.bootstrap.up import check_inputs
@@ -268,20 +270,25 @@ def up(
     with explained(), in_words_of(context):
         configure_logging(log_level)
         stated = config_of(context)
-        _check_overrides(stated, market)
         selection, caps = _limited(warm_start, limits_file, stated, limits=limits)
         store, (run, chosen) = store_folder(store), _chosen(cloud, mode, stated)
+        followed = live_market(market, chosen, store, stated, slot_s=slot)
         pace = pace_of(
             speed=speed,
             slots_per_s=slots_per_s,
             wall_clock=wall_clock,
             own_market=market is None,
             in_wall_time=chosen.in_wall_time,
+            live=None if followed is None else followed.feeds.clock,
         )
-        traded = _traded(market, chosen, store, slot_s=slot, from_now=wall_clock)
+        traded: AnyMarket = (
+            file_market(market, chosen, store, slot_s=slot, from_now=wall_clock)
+            if followed is None
+            else followed.market
+        )
         paced = pace.ingest(traded.slot_s, wait_for_work=wait_for_work)
         options = SystemOptions(
-            market=_with_reservations(traded, reservations, stated),
+            market=with_reserved(traded, reservations, stated),
             store=store,
             cloud=chosen,
             mode=run,
@@ -303,6 +310,7 @@ def up(
             caps=caps,
             ingest=judged(paced, traded, (price_sanity, list_price, stale_after)),
             market_s_per_s=pace.market_s_per_s,
+            feeds=NO_FEEDS if followed is None else followed.feeds,
             agreement=_agreement(reap, reap_accounts, compare_every),
             callers=callers_of(
                 (most_calls, most_calls_a_tenant),
@@ -354,25 +362,6 @@ def _chosen(cloud: str, mode: str, config: SpotlineConfig | None) -> tuple[Mode,
 
     run = run_mode(cloud, mode)
     return run, cloud_of(os.environ, cloud, run, config)
-
-
-def _check_overrides(config: SpotlineConfig | None, market: Path | None) -> None:
-    """Prices of a file are what they are: private ones belong into it."""
-    from spotline.adapters.files.mistake import Mistake
-
-    if market is not None and config is not None and config.overrides:
-        expected = "none beside market.file, whose prices are what they are"
-        found = f"{len(config.overrides)}"
-        raise config.wrong([Mistake(field="overrides", expected=expected, found=found)])
-
-
-def _with_reservations(market: Market, file: Path | None, config: SpotlineConfig | None) -> Market:
-    """The market with what is paid for already: by a file of its own, else by that of --config."""
-    from spotline.adapters.files.reservations_file import add_reservations
-
-    if file is None and config is not None:
-        return config.reserved(market)
-    return add_reservations(market, file)
 
 
 def _listed(names: str) -> tuple[str, ...]:
@@ -474,23 +463,3 @@ def _serve(options: SystemOptions, cloud: str, said: _Said, *, port: int) -> NoR
         with explained():
             say_standing(asyncio.run(standing_costs(store)), store)
     raise typer.Exit(code)
-
-
-def _traded(
-    file: Path | None, cloud: ChosenCloud, store: Path, *, slot_s: int, from_now: bool
-) -> Market:
-    """The market of a file, in slots of that length (0: its own), maybe moved to begin now.
-
-    Without a file it is the cloud's own.
-    """
-    import time
-
-    from spotline.adapters.market.parquet import read_market
-    from spotline.bootstrap.pace import own_market
-
-    if file is None:
-        return own_market(cloud, store, slot_s=slot_s)
-    market = read_market(file)
-    if slot_s:
-        market = market.resampled(slot_s)
-    return market.beginning_at(time.time_ns()) if from_now else market

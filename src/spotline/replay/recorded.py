@@ -114,6 +114,39 @@ def observations_of(entries: Iterable[StoredEntry]) -> Observations:
     )
 
 
+def market_seen(opened: MarketOpened, slots: Iterable[SlotOpened]) -> Market:
+    """The market that slots showed, at the prices that everybody pays; as `observations_of`.
+
+    Raises
+    ------
+    ContractError
+        There is no slot, or no quote in any.
+    """
+    listed: dict[int, SlotOpened] = {}
+    for each in slots:
+        quotes = tuple(quoted.as_listed for quoted in each.quotes)
+        listed.setdefault(each.slot, replace(each, quotes=quotes))
+    if not listed:
+        raise ContractError("log", "holds no market: no slot was ever opened in it")
+    return _market(opened, listed)
+
+
+def market_of_log(entries: Iterable[StoredEntry]) -> Market:
+    """The market that a log's slots showed, as `market_seen`."""
+    opened: MarketOpened | None = None
+    slots: list[SlotOpened] = []
+    for recorded in readable_events(entries):
+        if why_forged(recorded.event, recorded.envelope) is not None:
+            continue
+        if isinstance(recorded.event, MarketOpened):
+            opened = recorded.event
+        elif isinstance(recorded.event, SlotOpened):
+            slots.append(recorded.event)
+    if opened is None:
+        raise ContractError("log", "holds no market: none was ever opened in it")
+    return market_seen(opened, slots)
+
+
 def _market(opened: MarketOpened, slots: dict[int, SlotOpened]) -> Market:
     first, last = min(slots), max(slots)
     start_ns = slots[first].ts_event_ns
@@ -151,7 +184,8 @@ def _course(offering: Offering, slots: dict[int, SlotOpened]) -> list[Quote]:
     known: dict[int, Quote] = {}
     for slot, opened in slots.items():
         for slot_quote in opened.quotes:
-            if slot_quote.quote.offering_id == offering.offering_id:
+            is_said = not slot_quote.unquoted
+            if is_said and slot_quote.quote.offering_id == offering.offering_id:
                 known[slot] = slot_quote.quote
     if not known:
         return []

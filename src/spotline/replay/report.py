@@ -32,6 +32,7 @@ from spotline.domain.events.lifecycle import (
 from spotline.domain.events.market import SlotOpened
 from spotline.domain.events.selection import PolicyWeightsUpdated
 from spotline.domain.jobs.job import DeadlineKind, Job
+from spotline.domain.ledger.sunk import reservations_used
 from spotline.domain.policies.registry import BASELINES, FALLBACK_POLICY_ID, policy_named
 from spotline.domain.policies.replay import Clairvoyant, clairvoyant_optimum, replay_policy
 from spotline.domain.selection.learner import Learner
@@ -117,7 +118,8 @@ class RunReport:
 
     `policies` holds `spotline` (what really happened) and the baselines; it and `clairvoyant` are
     empty when no job has ended. `weights` are in parts per billion, heaviest first, `learner` is
-    all that was learned, `regret` what that cost. The rest is for drawing: every slot, and each job's course.
+    all that was learned, `regret` what that cost, `idle_commitment_micro_usd` the sunk cost of reservations
+    that nobody used. The rest is for drawing: every slot, and each job's course.
     """
 
     jobs: tuple[JobReport, ...]
@@ -129,6 +131,7 @@ class RunReport:
     advances: Mapping[str, tuple[JobAdvanced, ...]]
     decisions: Mapping[str, tuple[AllocationDecided, ...]]
     learner: Learner
+    idle_commitment_micro_usd: int = 0
 
     @property
     def regret(self) -> SelectionRegret | None:
@@ -157,9 +160,13 @@ class RunReport:
 
     @property
     def saving_percent(self) -> float | None:
-        """What was saved of the on-demand cost, over jobs on time; None where there is none."""
+        """What was saved of the on-demand cost, over jobs on time; None where there is none.
+
+        Net of what was paid for commitments that were left unused: spot beside an idle reservation
+        saves nothing of it.
+        """
         on_time = [job for job in self.jobs if job.compared and job.life.on_time]
-        paid = sum(job.life.cost_micro_usd for job in on_time)
+        paid = sum(job.life.cost_micro_usd for job in on_time) + self.idle_commitment_micro_usd
         on_demand = sum(job.otherwise[ON_DEMAND].cost_micro_usd for job in on_time)
         return 100.0 * (1.0 - paid / on_demand) if on_demand else None
 
@@ -207,6 +214,7 @@ def report_run(entries: Iterable[StoredEntry], options: SelectorOptions) -> RunR
         No job was ever submitted in it.
     """
     events = readable_events(entries)
+    committed = reservations_used(found.event for found in events)
     watched = WatchedSelector(SelectHandler(options, digest=digest))
     state = watched.initial()
     course = _fold(events, watched, state)
@@ -225,6 +233,7 @@ def report_run(entries: Iterable[StoredEntry], options: SelectorOptions) -> RunR
         advances={job_id: tuple(advances) for job_id, advances in course.advances.items()},
         decisions={job_id: tuple(decisions) for job_id, decisions in course.decisions.items()},
         learner=state.learner,
+        idle_commitment_micro_usd=sum(use.idle_micro_usd for use in committed),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import structlog
 
@@ -19,7 +20,6 @@ from spotline.contracts.subjects import KINDS
 from spotline.domain.events.event import Event
 from spotline.domain.market.offering import Offering
 from spotline.domain.units import NS_PER_S
-from spotline.runtime.stream import EventStream
 
 _log = structlog.get_logger(__name__)
 
@@ -56,7 +56,7 @@ class Silence:
 
 async def record_feed(
     feed: MarketFeed,
-    stream: EventStream,
+    stream: QuoteLog,
     *,
     pause: Callable[[float], Awaitable[None]],
     tally: FeedTally | None = None,
@@ -125,9 +125,17 @@ def _count(tally: FeedTally, verdict: Verdict) -> None:
     setattr(tally, verdict.value, getattr(tally, verdict.value) + 1)
 
 
-async def _record(stream: EventStream, feed: str, events: Sequence[Event]) -> None:
+async def _record(stream: QuoteLog, feed: str, events: Sequence[Event]) -> None:
     if events:
         await stream.publish([_envelope(feed, event) for event in events])
+
+
+class QuoteLog(Protocol):
+    """Where what a feed says is recorded; an `EventStream` is one."""
+
+    async def publish(self, envelopes: Sequence[Envelope]) -> Sequence[int]:
+        """Store envelopes in order; idempotent by event id."""
+        ...
 
 
 class _Patience:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,8 @@ from spotline.adapters.files.spotline_yaml.starter import starter_text
 from spotline.adapters.market.parquet import write_market
 from spotline.bootstrap.cloud_settings import WrongCloudSettings
 from spotline.bootstrap.clouds import CloudContext, cloud_of, modes_of, run_mode
-from spotline.bootstrap.configuration import checked, effective_of_clouds, stated_config
+from spotline.bootstrap.configuration import checked, effective_of_clouds
+from spotline.bootstrap.stated_config import stated_config
 from spotline.contracts.errors import ConfigError
 from spotline.domain.market.believed import PaperSettings
 from spotline.domain.modes import Mode, StatedModes
@@ -201,6 +203,17 @@ def test_a_list_price_and_a_reservation_of_nothing_are_told(tmp_path: Path) -> N
 
     with pytest.raises(ConfigError, match=r"spotline.yaml:4: market.list_prices.moon: expected an"):
         checked(config, {})
+
+
+def test_what_is_said_of_a_live_market_is_of_what_the_cloud_sells() -> None:
+    config = read_config(EXAMPLE, SECRET)
+
+    found = checked(config, {})
+
+    assert found.mode is Mode.OBSERVE
+    moon = replace(config, values={**config.values, "market.list_prices": {"moon": 1.0}})
+    with pytest.raises(ConfigError, match=r"market.list_prices.moon: expected an offering of the"):
+        checked(moon, {})
 
 
 def test_each_value_says_where_it_comes_from_and_a_secret_only_that() -> None:

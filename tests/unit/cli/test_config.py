@@ -18,6 +18,7 @@ from spotline.domain.limits.spending import DEFAULT_SPENDING
 from spotline.domain.modes import Mode
 from spotline.runtime import log
 from tests.fakes.selector import market_of
+from tools.document_configuration import DOCUMENT, documented
 
 TEXT = """
 store: store
@@ -112,7 +113,7 @@ def test_the_file_may_be_named_by_a_variable_and_limits_by_their_own(
         (
             "market: {file: market.parquet}\nstore: store\noverrides:\n- offerings: '*'\n"
             "  spot_discount: 0.1",
-            "spotline: FOLDER/spotline.yaml:3: overrides: expected none beside market.file",
+            "spotline: FOLDER/spotline.yaml:3: overrides: expected none beside a market that is not live",
         ),
         ("cloud: [aws]", "spotline: FOLDER/spotline.yaml:1: cloud: expected text, found a list"),
     ],
@@ -195,3 +196,10 @@ def test_show_says_which_value_holds_and_from_where(folder: Path) -> None:
     assert rows["limits"] == ("stated", f"{file}:11")
     assert {key for key, _ in keys()} <= set(rows)
     assert "u:p" not in shown.output
+
+
+def test_the_documentation_has_every_key_as_it_is() -> None:
+    # `python -m tools.document_configuration` writes it.
+    text = DOCUMENT.read_text(encoding="utf-8")
+
+    assert text == documented(text)

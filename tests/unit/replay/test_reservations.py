@@ -12,10 +12,13 @@ from typer.testing import CliRunner
 from spotline.adapters.market.parquet import write_market
 from spotline.cli import replay as replay_command
 from spotline.cli import simulate as simulate_command
+from spotline.contracts.build import event_of
 from spotline.domain.events.capacity import CostAccrued
 from spotline.domain.ledger.sunk import reservations_used
 from spotline.domain.market.offering import CapacityType
+from spotline.replay.handlers import selector_options
 from spotline.replay.jobs import generated_jobs
+from spotline.replay.report import ON_DEMAND, report_run
 from tests.fakes.recorded_run import manifest_of, small_market, write_log
 from tests.fakes.reserved import SETTINGS, entries_of_run, with_one
 
@@ -54,6 +57,22 @@ def test_the_same_jobs_cost_less_beside_a_reservation(tmp_path):
     }
     for name, policy in after.items():
         assert policy["mean_cost_usd"] < before[name]["mean_cost_usd"]
+
+
+def test_a_saving_is_net_of_the_commitment_that_was_left_unused():
+    plain = small_market(slots=48)
+    jobs = generated_jobs(plain, 2, 3)
+    entries = entries_of_run(with_one(plain, instances=8, slots=8), jobs)
+    (use,) = reservations_used(event_of(entry) for entry in entries)
+
+    report = report_run(entries, selector_options(SETTINGS))
+
+    assert report.idle_commitment_micro_usd == use.idle_micro_usd > 0
+    on_time = [job for job in report.jobs if job.compared and job.life.on_time]
+    on_demand = sum(job.otherwise[ON_DEMAND].cost_micro_usd for job in on_time)
+    gross = replace(report, idle_commitment_micro_usd=0).saving_percent
+    lost = 100 * use.idle_micro_usd / on_demand
+    assert report.saving_percent == pytest.approx(gross - lost)
 
 
 def test_a_file_that_is_wrong_is_said_to_be_so(tmp_path):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, overload
 
 from pydantic import Field
 
 from spotline.adapters.files.fields import Name, Part, TimeNs, Usd, Whole, read_part
 from spotline.adapters.files.mistake import BadFile, Mistake
 from spotline.adapters.files.yaml_file import read_yaml
+from spotline.domain.market.grid import AnyMarket
 from spotline.domain.market.market import Market
 from spotline.domain.market.offering import Offering, Reservation
 from spotline.domain.market.reservations import reserved_offering, with_reservations
@@ -49,7 +50,15 @@ class _ReservationsPart(Part):
     reservations: Annotated[tuple[ReservationPart, ...], Field(min_length=1)]
 
 
-def add_reservations(market: Market, path: Path | None) -> Market:
+@overload
+def add_reservations(market: Market, path: Path | None) -> Market: ...
+
+
+@overload
+def add_reservations(market: AnyMarket, path: Path | None) -> AnyMarket: ...
+
+
+def add_reservations(market: AnyMarket, path: Path | None) -> AnyMarket:
     """Add the reservations of a file to a market; without one, the market as it is.
 
     Raises

@@ -355,12 +355,20 @@ class SlotQuote(_message.Message):
     AGE_S_FIELD_NUMBER: _builtins.int
     QUARANTINED_SPOT_PRICE_MICRO_USD_FIELD_NUMBER: _builtins.int
     QUARANTINED_ON_DEMAND_PRICE_MICRO_USD_FIELD_NUMBER: _builtins.int
+    LISTED_SPOT_PRICE_MICRO_USD_FIELD_NUMBER: _builtins.int
+    LISTED_ON_DEMAND_PRICE_MICRO_USD_FIELD_NUMBER: _builtins.int
     age_s: _builtins.int
     """Its age at that moment, seconds."""
     quarantined_spot_price_micro_usd: _builtins.int
     """A newer spot price that is not believed, micro-USD per instance-hour; 0: none."""
     quarantined_on_demand_price_micro_usd: _builtins.int
     """A newer on-demand price that is not believed, micro-USD per instance-hour; 0: none."""
+    listed_spot_price_micro_usd: _builtins.int
+    """What is listed where the spot price is this buyer's own, micro-USD per instance-hour; 0: that is
+    the listed one.
+    """
+    listed_on_demand_price_micro_usd: _builtins.int
+    """What is listed where the on-demand price is this buyer's own; 0: that is the listed one."""
     @_builtins.property
     def quote(self) -> Global___Quote:
         """The latest quote at that moment."""
@@ -372,10 +380,12 @@ class SlotQuote(_message.Message):
         age_s: _builtins.int = ...,
         quarantined_spot_price_micro_usd: _builtins.int = ...,
         quarantined_on_demand_price_micro_usd: _builtins.int = ...,
+        listed_spot_price_micro_usd: _builtins.int = ...,
+        listed_on_demand_price_micro_usd: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["quote", b"quote"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["age_s", b"age_s", "quarantined_on_demand_price_micro_usd", b"quarantined_on_demand_price_micro_usd", "quarantined_spot_price_micro_usd", b"quarantined_spot_price_micro_usd", "quote", b"quote"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["age_s", b"age_s", "listed_on_demand_price_micro_usd", b"listed_on_demand_price_micro_usd", "listed_spot_price_micro_usd", b"listed_spot_price_micro_usd", "quarantined_on_demand_price_micro_usd", b"quarantined_on_demand_price_micro_usd", "quarantined_spot_price_micro_usd", b"quarantined_spot_price_micro_usd", "quote", b"quote"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -11,7 +11,7 @@ from spotline.domain.ledger.intents import HeldInstance, Intent, Launch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Gangs:
+class GangCounts:
     """The counts that jobs run on, and what each holds of an offering once releases are made."""
 
     allowed: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
@@ -34,10 +34,12 @@ class Gangs:
         return tuple(sorted(count for count in counts if 0 < count <= launch.permitted))
 
 
-def gangs_of(log: LogView | None, held: Sequence[HeldInstance], intents: Sequence[Intent]) -> Gangs:
+def gangs_of(
+    log: LogView | None, held: Sequence[HeldInstance], intents: Sequence[Intent]
+) -> GangCounts:
     """The gangs of a revision; none where nobody said what the log says."""
     if log is None:
-        return Gangs()
+        return GangCounts()
     released: Collection[str] = {one for intent in intents for one in intent.release}
     kept = Counter((one.job_id, one.offering_id) for one in held if one.instance_id not in released)
     jobs = log.says.jobs
@@ -46,4 +48,4 @@ def gangs_of(log: LogView | None, held: Sequence[HeldInstance], intents: Sequenc
         for intent in intents
         if intent.job_id in jobs
     }
-    return Gangs(allowed=allowed, kept=kept)
+    return GangCounts(allowed=allowed, kept=kept)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from spotline.application.cloud_actuator.gangs import Gangs
+from spotline.application.cloud_actuator.gangs import GangCounts
 from spotline.application.cloud_actuator.lives import LivesInHand, launch_life
 from spotline.application.cloud_actuator.messages import ApplyRevisionRequest, Moment, StoppedLaunch
 from spotline.application.cloud_actuator.ports import (
@@ -52,7 +52,7 @@ class Beside:
     What is in `leave` is released, and not asked to end.
     """
 
-    gangs: Gangs = field(default_factory=Gangs)
+    gangs: GangCounts = field(default_factory=GangCounts)
     leave: Collection[str] = ()
 
 

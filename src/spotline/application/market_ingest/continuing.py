@@ -156,7 +156,7 @@ def _of_slots(slots: Sequence[SlotOpened], market: Market) -> Iterator[str]:
 
 def _as_said(entry: SlotQuote) -> Quote:
     """A quote as it came, with the prices that were not believed."""
-    quote = entry.quote
+    quote = entry.listed
     return replace(
         quote,
         spot_price_micro_usd=entry.quarantined_spot_price_micro_usd or quote.spot_price_micro_usd,

@@ -46,6 +46,7 @@ from spotline.domain.market.grid import AnyMarket, opens_ns
 from spotline.domain.market.live_market import LiveMarket
 from spotline.domain.market.market_clock import WALL_TIME, MarketClock
 from spotline.domain.market.offering import Offering
+from spotline.domain.market.overrides import NO_OVERRIDES, PriceOverrides
 from spotline.domain.modes import LIVE_FROM_THE_START, SPOTLINE, Mode, StatedModes
 from spotline.domain.placement.geography import Geography
 
@@ -137,7 +138,8 @@ class IngestState:
     """What was opened so far (`slot` at `opened_ns`), what of it is doubted, and who needs more.
 
     `frozen` are the ids of the freezes that doubts have begun and not ended, lifted ones as well.
-    `said` is what the feeds of a live market have said.
+    `said` is what the feeds of a live market have said, `held` are the on-demand instances held by
+    offering id, where prices depend on that.
     """
 
     opened: bool = False
@@ -148,6 +150,7 @@ class IngestState:
     doubts: MarketDoubts = field(default_factory=MarketDoubts)
     frozen: set[str] = field(default_factory=set)
     said: SaidQuotes = field(default_factory=SaidQuotes)
+    held: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def needed(self) -> bool:
@@ -199,7 +202,8 @@ class IngestHandler:
     """Opens the slots of a recorded, generated or live market; its outputs are observations.
 
     A `geography` is shown along with it: all of it with the first slot, then what changes. `modes`
-    are said as the market opens. The time of a live market follows wall time by `clock`.
+    are said as the market opens. The time of a live market follows wall time by `clock`. Prices are
+    judged as they are listed, and shown as `overrides` say that this buyer pays them.
 
     Raises
     ------
@@ -214,6 +218,7 @@ class IngestHandler:
         geography: Geography | None = None,
         modes: StatedModes = LIVE_FROM_THE_START,
         clock: MarketClock = WALL_TIME,
+        overrides: PriceOverrides = NO_OVERRIDES,
     ) -> None:
         is_live = isinstance(market, LiveMarket)
         if is_live and not options.wall_clock:
@@ -224,6 +229,7 @@ class IngestHandler:
         self._options = options
         self._rules = options.rules()
         self._clock = clock
+        self._overrides = overrides
         self._source = slot_source(market, clock, self._rules.price)
         self._geography = geography
 
@@ -256,6 +262,8 @@ class IngestHandler:
             case CapacityReported() if event.slot == state.slot:
                 # What the cloud tells of a settled slot opens it again.
                 state.settled = event.settled
+                if self._overrides.stated:
+                    state.held = _on_demand_held(event)
             case _:
                 state.work.fold(event, state.slot)
         self._source.fold(state.said, event)
@@ -269,7 +277,9 @@ class IngestHandler:
         check_slot(event, state.slot, state.opened_ns)
         state.slot, state.opened_ns = event.slot, event.ts_event_ns
         state.settled = False
-        state.doubts.note_slot(event.quotes, event.ts_event_ns)
+        state.doubts.note_slot(
+            tuple(quoted.as_listed for quoted in event.quotes), event.ts_event_ns
+        )
 
     def _is_beyond(self, slot: int) -> bool:
         """Whether the market has ended before a slot."""
@@ -321,11 +331,14 @@ class IngestHandler:
         market, source = self._market, self._source
         found = source.judged(slot, state.said, state.doubts)
         moment = SlotMoment(slot=slot, ts_event_ns=opens_ns(market, slot))
+        stands = tuple(each.judged.stands for each in found)
         opened = SlotOpened(
             slot=slot,
             ts_event_ns=moment.ts_event_ns,
             slot_s=market.slot_s,
-            quotes=tuple(each.judged.stands for each in found),
+            quotes=self._overrides.applied(
+                market.offerings, stands, moment.ts_event_ns, state.held
+            ),
             last=source.slots is not None and slot == source.slots - 1,
             mode=self._said_mode,
         )
@@ -362,6 +375,13 @@ class IngestHandler:
             before_s=(slot - 1) * slot_s if slot else None,
             ts_event_ns=ts_event_ns,
         )
+
+
+def _on_demand_held(reported: CapacityReported) -> dict[str, int]:
+    held: dict[str, int] = {}
+    for lot in (lot for holding in reported.holdings for lot in holding.lots):
+        held[lot.offering_id] = held.get(lot.offering_id, 0) + lot.on_demand
+    return held
 
 
 def account_modes(offerings: Iterable[Offering], modes: StatedModes) -> Iterator[AccountModeSet]:

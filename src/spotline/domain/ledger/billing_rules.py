@@ -63,13 +63,19 @@ def is_free(rules: BillingRules, life: BilledLife) -> bool:
     return spot and life.taken_back and life.ran_s < rules.free_if_taken_within_s
 
 
+def billed_until_s(rules: BillingRules, life: BilledLife) -> int:
+    """Up to which second it is billed: its begin, where it costs nothing."""
+    if is_free(rules, life):
+        return life.begin_s
+    return max(life.end_s, life.begin_s + rules.least_s)
+
+
 def life_cost_micro_usd(
     rules: BillingRules, life: BilledLife, changes: Sequence[PriceChange]
 ) -> int:
     """What an instance's whole life costs, micro-USD, rounded half up once.
 
-    Each second costs the price in force when it begins; what a minimum adds costs the price of the
-    last second that it ran, or of its begin.
+    Each second costs the price in force when it begins, those that a minimum adds among them.
 
     Parameters
     ----------
@@ -88,17 +94,14 @@ def life_cost_micro_usd(
     if first < 0:
         begins = f"the first begins at {starts[0]}" if starts else "there is none"
         raise ValueError(f"changes must begin by {life.begin_s}, where the life does: {begins}")
-    if is_free(rules, life):
-        return 0
-    total, price = 0, changes[first].micro_usd
-    at_s = life.begin_s
+    until_s = billed_until_s(rules, life)
+    total, at_s, price = 0, life.begin_s, changes[first].micro_usd
     for change in changes[first + 1 :]:
-        if change.from_s >= life.end_s:
+        if change.from_s >= until_s:
             break
         total += price * (change.from_s - at_s)
         at_s, price = change.from_s, change.micro_usd
-    total += price * (life.end_s - at_s)
-    total += price * max(0, rules.least_s - life.ran_s)
+    total += price * (until_s - at_s)
     return (total + S_PER_HOUR // 2) // S_PER_HOUR
 
 

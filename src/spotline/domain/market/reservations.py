@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import overload
 
 import numpy as np
 
@@ -30,9 +31,7 @@ def reserved_quote(offering: Offering, opens_ns: int, slot_s: int) -> Quote:
     ValueError
         The offering is no reservation.
     """
-    if offering.reservation is None:
-        raise ValueError(f"{offering.offering_id} must be a reservation, was none")
-    there = offering.reservation.instances_until(opens_ns + slot_s * NS_PER_S)
+    there = _reservation_of(offering).instances_until(opens_ns + slot_s * NS_PER_S)
     return Quote(
         offering_id=offering.offering_id,
         ts_event_ns=opens_ns,
@@ -48,7 +47,15 @@ def is_reserved(quote: Quote) -> bool:
     return quote.on_demand_price_micro_usd == 0
 
 
-def with_reservations(market: Market, reserved: Sequence[Offering]) -> Market:
+@overload
+def with_reservations(market: Market, reserved: Sequence[Offering]) -> Market: ...
+
+
+@overload
+def with_reservations(market: AnyMarket, reserved: Sequence[Offering]) -> AnyMarket: ...
+
+
+def with_reservations(market: AnyMarket, reserved: Sequence[Offering]) -> AnyMarket:
     """Add offerings of reservations to a market; the same market where there are none.
 
     In a slot that its reservation covers whole, an offering has all its instances on demand, and
@@ -61,12 +68,13 @@ def with_reservations(market: Market, reserved: Sequence[Offering]) -> Market:
     """
     if not reserved:
         return market
+    held = [_reservation_of(offering) for offering in reserved]
+    if not isinstance(market, Market):
+        # Its slots quote them as they open.
+        return replace(market, offerings=(*market.offerings, *reserved))
     starts_ns = market.slot_starts_ns()
-    counts = []
-    for offering in reserved:
-        if offering.reservation is None:
-            raise ValueError(f"{offering.offering_id} must be a reservation, was none")
-        counts.append(_counts(offering.reservation, starts_ns + market.slot_s * NS_PER_S))
+    ends_ns = starts_ns + market.slot_s * NS_PER_S
+    counts = [_counts(reservation, ends_ns) for reservation in held]
     shape = (market.slots, len(reserved))
 
     def beside(before: IntArray, added: int | IntArray) -> IntArray:
@@ -102,6 +110,12 @@ def begun_at(market: AnyMarket, start_ns: int) -> AnyMarket:
     if isinstance(market, Market):
         return moved(market, start_ns)
     return replace(market, start_ns=start_ns)
+
+
+def _reservation_of(offering: Offering) -> Reservation:
+    if offering.reservation is None:
+        raise ValueError(f"{offering.offering_id} must be a reservation, was none")
+    return offering.reservation
 
 
 def _counts(reservation: Reservation, ends_ns: IntArray) -> IntArray:

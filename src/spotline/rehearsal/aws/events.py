@@ -12,9 +12,10 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import replace
 from typing import Any
 
+from spotline.rehearsal.aws.messaging import BusRule
 from spotline.rehearsal.aws.patterns import PatternError, matches, read_pattern
 from spotline.rehearsal.aws.policies import AccessRequest
 from spotline.rehearsal.aws.service import AwsError, Call
@@ -26,36 +27,6 @@ _NAME = re.compile(r"[.\-_A-Za-z0-9]{1,64}")
 _MOST_TARGETS = 5
 
 
-@dataclass(slots=True, kw_only=True)
-class BusRule:
-    """A rule of an account in a region."""
-
-    name: str
-    account_id: str
-    region: str
-    pattern: str
-    state: str = "ENABLED"
-    description: str = ""
-    targets: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def arn(self) -> str:
-        """Its ARN."""
-        return f"arn:aws:events:{self.region}:{self.account_id}:rule/{self.name}"
-
-    def described(self) -> dict[str, Any]:
-        """As DescribeRule says it."""
-        said = {
-            "Name": self.name,
-            "Arn": self.arn,
-            "EventPattern": self.pattern,
-            "State": self.state,
-            "EventBusName": _BUS,
-            "CreatedBy": self.account_id,
-        }
-        return {**said, "Description": self.description} if self.description else said
-
-
 class EventBridge:
     """The service, and the bus behind it."""
 
@@ -63,7 +34,7 @@ class EventBridge:
 
     def __init__(self, sqs: Sqs) -> None:
         self._sqs = sqs
-        self._rules: dict[tuple[str, str, str], BusRule] = {}
+        self._messaging = sqs.messaging
         self._answers: Mapping[str, Callable[[Call], Mapping[str, Any]]] = {
             "PutRule": self._put_rule,
             "DescribeRule": self._describe,
@@ -72,6 +43,8 @@ class EventBridge:
             "PutTargets": self._put_targets,
             "RemoveTargets": self._remove_targets,
             "ListTargetsByRule": self._list_targets,
+            "ListRuleNamesByTarget": self._rules_of,
+            "PutEvents": self._put_events,
         }
 
     async def answer(self, call: Call) -> Mapping[str, Any]:
@@ -102,17 +75,16 @@ class EventBridge:
             read_pattern(rule.pattern)
         except PatternError as error:
             raise AwsError("InvalidEventPatternException", str(error)) from error
-        key = (rule.account_id, rule.region, rule.name)
-        there = self._rules.get(key)
-        if there is not None:
-            rule.targets = there.targets
-        self._rules[key] = rule
+        there = self._messaging.rules.get(rule.key)
+        if there is not None and not rule.targets:
+            rule = replace(rule, targets=there.targets)
+        self._messaging.put_rule(rule, self._sqs.moment())
         return rule
 
     def emit(self, event: Mapping[str, Any]) -> None:
         """Deliver an event's envelope to the queues of all rules that are for it."""
         body = json.dumps(event)
-        for rule in list(self._rules.values()):
+        for rule in list(self._messaging.rules.values()):
             of_here = (rule.account_id, rule.region) == (event["account"], event["region"])
             if not of_here or rule.state != "ENABLED":
                 continue
@@ -124,7 +96,11 @@ class EventBridge:
         queue = self._sqs.by_arn(arn)
         if queue is None:
             return
-        context = {"aws:sourcearn": rule.arn, "aws:sourceaccount": rule.account_id}
+        context = {
+            "aws:sourcearn": rule.arn,
+            "aws:sourceaccount": rule.account_id,
+            "aws:securetransport": "true",
+        }
         request = AccessRequest(
             principal=_SENDER, action="sqs:SendMessage", resource=queue.arn, context=context
         )
@@ -132,7 +108,7 @@ class EventBridge:
             self._sqs.deliver(queue, body, _SENDER)
 
     def _rule(self, call: Call, name: str) -> BusRule:
-        rule = self._rules.get((call.account_id, call.region, name))
+        rule = self._messaging.rules.get((call.account_id, call.region, name))
         if rule is None:
             raise AwsError(
                 "ResourceNotFoundException", f"Rule {name} does not exist on EventBus {_BUS}."
@@ -159,25 +135,25 @@ class EventBridge:
         return {"RuleArn": rule.arn}
 
     def _describe(self, call: Call) -> Mapping[str, Any]:
-        return self._rule(call, call.params["Name"]).described()
+        return _described(self._rule(call, call.params["Name"]))
 
     def _list_rules(self, call: Call) -> Mapping[str, Any]:
         prefix = call.params.get("NamePrefix", "")
         rules = []
-        for (account_id, region, name), rule in sorted(self._rules.items()):
+        for (account_id, region, name), rule in sorted(self._messaging.rules.items()):
             if (account_id, region) == (call.account_id, call.region) and name.startswith(prefix):
-                told = rule.described()
+                told = _described(rule)
                 del told["CreatedBy"]
                 rules.append(told)
         return {"Rules": rules}
 
     def _delete(self, call: Call) -> Mapping[str, Any]:
-        rule = self._rules.get((call.account_id, call.region, call.params["Name"]))
-        if rule is not None and rule.targets:
-            raise AwsError(
-                "ValidationException", "Rule can't be deleted since it has targets.", status=400
-            )
-        self._rules.pop((call.account_id, call.region, call.params["Name"]), None)
+        rule = self._messaging.rules.get((call.account_id, call.region, call.params["Name"]))
+        if rule is None:
+            return {}
+        if rule.targets:
+            raise AwsError("ValidationException", "Rule can't be deleted since it has targets.")
+        self._messaging.record("rule_deleted", rule.key, self._sqs.moment())
         return {}
 
     def _put_targets(self, call: Call) -> Mapping[str, Any]:
@@ -201,18 +177,86 @@ class EventBridge:
                 "LimitExceededException",
                 "The requested resource exceeds the maximum number allowed.",
             )
-        rule.targets.update(after)
+        self._messaging.put_rule(replace(rule, targets=after), self._sqs.moment())
         return {"FailedEntryCount": 0, "FailedEntries": []}
 
     def _remove_targets(self, call: Call) -> Mapping[str, Any]:
         rule = self._rule(call, call.params["Rule"])
-        for name in call.params["Ids"]:
-            rule.targets.pop(name, None)
+        gone = set(call.params["Ids"])
+        left = {name: arn for name, arn in rule.targets.items() if name not in gone}
+        self._messaging.put_rule(replace(rule, targets=left), self._sqs.moment())
         return {"FailedEntryCount": 0, "FailedEntries": []}
 
     def _list_targets(self, call: Call) -> Mapping[str, Any]:
         rule = self._rule(call, call.params["Rule"])
         return {"Targets": [{"Id": name, "Arn": arn} for name, arn in sorted(rule.targets.items())]}
+
+    def _rules_of(self, call: Call) -> Mapping[str, Any]:
+        names = [
+            name
+            for (account_id, region, name), rule in sorted(self._messaging.rules.items())
+            if (account_id, region) == (call.account_id, call.region)
+            and call.params["TargetArn"] in rule.targets.values()
+        ]
+        return {"RuleNames": names}
+
+    def _put_events(self, call: Call) -> Mapping[str, Any]:
+        at_ns = self._sqs.moment().market_ns
+        told: list[dict[str, str]] = []
+        for number, entry in enumerate(call.params["Entries"]):
+            wrong = _wrong_entry(entry)
+            if wrong:
+                told.append(wrong)
+                continue
+            event = envelope(
+                call.account_id,
+                call.region,
+                entry["DetailType"],
+                json.loads(entry["Detail"]),
+                resources=tuple(entry.get("Resources", ())),
+                at_ns=at_ns,
+            )
+            event = {
+                **event,
+                "source": entry["Source"],
+                "id": f"{call.request_id[:-2]}{number:02d}",
+            }
+            told.append({"EventId": event["id"]})
+            self.emit(event)
+        return {"FailedEntryCount": sum("ErrorCode" in one for one in told), "Entries": told}
+
+
+def _wrong_entry(entry: Mapping[str, Any]) -> dict[str, str]:
+    """What is wrong with an event that somebody puts on the bus; empty: nothing."""
+    for name in ("Source", "DetailType", "Detail"):
+        if not entry.get(name):
+            return {
+                "ErrorCode": "InvalidArgument",
+                "ErrorMessage": f"Parameter {name} is not valid. Reason: {name} is a required argument.",
+            }
+    if entry["Source"].startswith("aws."):
+        said = "Not authorized for the source."
+        return {"ErrorCode": "NotAuthorizedForSourceException", "ErrorMessage": said}
+    try:
+        whole = isinstance(json.loads(entry["Detail"]), dict)
+    except ValueError:
+        whole = False
+    if not whole:
+        return {"ErrorCode": "MalformedDetail", "ErrorMessage": "Detail is malformed."}
+    return {}
+
+
+def _described(rule: BusRule) -> dict[str, Any]:
+    """As DescribeRule says it."""
+    said = {
+        "Name": rule.name,
+        "Arn": rule.arn,
+        "EventPattern": rule.pattern,
+        "State": rule.state,
+        "EventBusName": _BUS,
+        "CreatedBy": rule.account_id,
+    }
+    return {**said, "Description": rule.description} if rule.description else said
 
 
 def envelope(

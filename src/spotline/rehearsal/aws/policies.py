@@ -81,7 +81,7 @@ def _holds(
 ) -> bool:
     if operator in ("ArnEquals", "ArnLike", "StringLike"):
         match = _like
-    elif operator == "StringEquals":
+    elif operator in ("StringEquals", "Bool"):
         match = _same
     else:
         # What cannot be judged is judged against who asks.
@@ -92,8 +92,9 @@ def _holds(
     )
 
 
-def _same(pattern: str, text: str) -> bool:
-    return pattern == text
+def _same(pattern: object, text: str) -> bool:
+    # A policy may say true for "true".
+    return (str(pattern).lower() if isinstance(pattern, bool) else pattern) == text
 
 
 def _like(pattern: str, text: str) -> bool:

@@ -83,6 +83,11 @@ class RehearsedQueue:
         """Its ARN."""
         return f"arn:aws:sqs:{self.region}:{self.account_id}:{self.name}"
 
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """Account, region and name."""
+        return (self.account_id, self.region, self.name)
+
     def setting(self, name: str) -> int:
         """A numeric attribute, or its default."""
         return int(self.attributes.get(name, _LIMITS[name][2]))
@@ -128,15 +133,13 @@ class RehearsedQueue:
         policy = self.attributes.get(_POLICY)
         return policy is not None and allows(read_policy(policy), request)
 
-    def send(
-        self, body: str, sender: str, at: QueueMoment, delay_s: int | None = None
-    ) -> QueuedMessage:
-        """Take a message in.
+    def check_body(self, body: str) -> None:
+        """Refuse what is no message.
 
         Raises
         ------
         AwsError
-            It is too long.
+            It is empty or too long.
         """
         most = self.setting("MaximumMessageSize")
         if not body or len(body.encode()) > most:
@@ -144,6 +147,9 @@ class RehearsedQueue:
                 "InvalidParameterValue",
                 f"One or more parameters are invalid. Reason: Message must have 1 to {most} bytes.",
             )
+
+    def send(self, body: str, sender: str, at: QueueMoment, delay_s: int | None = None) -> None:
+        """Take a message in that was checked."""
         delay = self.setting("DelaySeconds") if delay_s is None else delay_s
         self._sent += 1
         message = QueuedMessage(
@@ -154,7 +160,6 @@ class RehearsedQueue:
             hidden_until_wall_ns=at.wall_ns + delay * _NS_PER_S,
         )
         self.messages.append(message)
-        return message
 
     def receive(self, most: int, visibility_s: int | None, at: QueueMoment) -> list[QueuedMessage]:
         """Take up to `most` messages, which nobody else sees until their time is over.
@@ -187,8 +192,8 @@ class RehearsedQueue:
         drawn = uniform("copy", self.seed, message.message_id)
         return not message.is_copy and not message.received and drawn < self.copied_share
 
-    def delete(self, handle: str) -> None:
-        """Forget what was received with that handle; one of a deleted message is fine.
+    def received_with(self, handle: str) -> QueuedMessage | None:
+        """The message that was received last with that handle; None: it is gone, or in other hands.
 
         Raises
         ------
@@ -196,7 +201,15 @@ class RehearsedQueue:
             It is no handle at all.
         """
         _check_handle(handle)
-        self.messages = [message for message in self.messages if message.handle != handle]
+        return next((one for one in self.messages if one.handle == handle), None)
+
+    def forget(self, message_id: str, *, is_copy: bool) -> None:
+        """Forget a message, or the copy of one, but not the other."""
+        self.messages = [
+            message
+            for message in self.messages
+            if (message.message_id, message.is_copy) != (message_id, is_copy)
+        ]
 
     def change_visibility(self, handle: str, visibility_s: int, at: QueueMoment) -> None:
         """Hide a received message for that long from now.
@@ -206,20 +219,18 @@ class RehearsedQueue:
         AwsError
             It is no handle, or its message is not in flight.
         """
-        _check_handle(handle)
-        for message in self.messages:
-            if message.handle == handle and not message.visible(at.wall_ns):
-                message.hidden_until_wall_ns = at.wall_ns + visibility_s * _NS_PER_S
-                return
-        raise AwsError("MessageNotInflight", "the message is not in flight")
+        message = self.received_with(handle)
+        if message is None or message.visible(at.wall_ns):
+            raise AwsError("MessageNotInflight", "the message is not in flight")
+        message.hidden_until_wall_ns = at.wall_ns + visibility_s * _NS_PER_S
 
-    def purge(self, at: QueueMoment) -> None:
-        """Forget all messages; once in 60 seconds.
+    def check_purge(self, at: QueueMoment) -> None:
+        """Refuse a second purge within 60 seconds.
 
         Raises
         ------
         AwsError
-            It was done within the last 60 seconds.
+            There was one.
         """
         if self.purged_wall_ns is not None and at.wall_ns < self.purged_wall_ns + 60 * _NS_PER_S:
             raise AwsError(
@@ -227,6 +238,9 @@ class RehearsedQueue:
                 f"Only one PurgeQueue operation on {self.name} is allowed every 60 seconds.",
                 status=403,
             )
+
+    def purge(self, at: QueueMoment) -> None:
+        """Forget all messages."""
         self.purged_wall_ns = at.wall_ns
         self.messages.clear()
 

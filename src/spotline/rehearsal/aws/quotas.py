@@ -15,7 +15,7 @@ AMPLE_VCPUS = 100_000.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pool:
+class QuotaPool:
     """A quota that several families share."""
 
     code: str
@@ -35,8 +35,8 @@ class Quota:
     used_vcpus: int
 
 
-def _pool(code: str, name: str, lifecycle: str, families: str) -> Pool:
-    return Pool(code=code, name=name, lifecycle=lifecycle, families=re.compile(families))
+def _pool(code: str, name: str, lifecycle: str, families: str) -> QuotaPool:
+    return QuotaPool(code=code, name=name, lifecycle=lifecycle, families=re.compile(families))
 
 
 POOLS = (
@@ -61,7 +61,7 @@ POOLS = (
 )
 
 
-def pool_of(instance_type: str, lifecycle: str) -> Pool:
+def pool_of(instance_type: str, lifecycle: str) -> QuotaPool:
     """The quota that a type counts in, bought that way."""
     family, dot, _ = instance_type.partition(".")
     # `a100-1x` is not of the family `a1`: only what is written as AWS writes is of its families.

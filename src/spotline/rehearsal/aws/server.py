@@ -27,6 +27,7 @@ from spotline.rehearsal.aws.imds import MetadataService
 from spotline.rehearsal.aws.service import AwsError, Call, ConnectionLost, Registry
 from spotline.rehearsal.aws.wire import protocols, signing
 from spotline.rehearsal.aws.wire.models import ServiceDescription, by_signing_name, describe
+from spotline.rehearsal.aws.wire.rest import WireRequest
 
 _log = structlog.get_logger(__name__)
 
@@ -36,6 +37,9 @@ _MOST_BODY_BYTES = 1 << 20
 _ABORT = "abort"
 _BACKLOG = 128
 _STOP_S = 2
+# Longer than clients keep a connection that they do not use: what is closed as it is used again
+# looks like a lost answer, and only those that were meant should.
+_IDLE_S = 300
 
 
 class AwsFront:
@@ -93,8 +97,16 @@ class AwsFront:
             scope = signing.read_scope(signed)
             service = self._service(scope.signing_name)
             who = signing.verify(signed, scope, service.name, self._keys, self._wall_ns())
-            target = request.headers.get("x-amz-target", "")
-            operation, params = protocols.read_call(service, target, body)
+            operation, params = protocols.read_call(
+                service,
+                WireRequest(
+                    body=body,
+                    target=request.headers.get("x-amz-target", ""),
+                    method=signed.method,
+                    path=signed.path,
+                    query=signed.query,
+                ),
+            )
             call = Call(
                 service=service.name,
                 operation=operation.name,
@@ -150,8 +162,9 @@ def app(front: AwsFront, *, control: ASGIApp | None, metadata: MetadataService |
     if control is not None:
         routes.append(Mount(CONTROL, app=control))
     if metadata is not None:
-        routes.append(Route("/{path:path}", metadata.handle, methods=["GET", "PUT", "HEAD"]))
-    routes.append(Route("/{path:path}", front.handle, methods=["POST"]))
+        routes.append(Route("/i-{path:path}", metadata.handle, methods=["GET", "PUT", "HEAD"]))
+    methods = ["GET", "POST", "PUT", "PATCH", "DELETE"]
+    routes.append(Route("/{path:path}", front.handle, methods=methods))
     return Starlette(routes=routes)
 
 
@@ -180,7 +193,7 @@ async def serve(
     front = AwsFront(services=services, keys=keys, wall_ns=wall_ns)
     # Reading the models takes a quarter of a second, which no first call should wait for.
     await asyncio.to_thread(by_signing_name)
-    bound = socket.create_server(("127.0.0.1", port), backlog=_BACKLOG)
+    bound = _listening(port)
     try:
         server = _Uvicorn(
             uvicorn.Config(
@@ -194,6 +207,7 @@ async def serve(
                 access_log=False,
                 proxy_headers=False,
                 server_header=False,
+                timeout_keep_alive=_IDLE_S,
                 timeout_graceful_shutdown=_STOP_S,
             )
         )
@@ -211,6 +225,20 @@ async def serve(
             await serving
     finally:
         bound.close()
+
+
+def _listening(port: int) -> socket.socket:
+    # asyncio sends small packets at once only on sockets that name TCP as their protocol, which
+    # those of `create_server` do not: each answer would wait 40 ms for an acknowledgement.
+    bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(("127.0.0.1", port))
+        bound.listen(_BACKLOG)
+    except OSError:
+        bound.close()
+        raise
+    return bound
 
 
 class _Uvicorn(uvicorn.Server):

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from spotline.rehearsal.aws.messaging import Messaging
 from spotline.rehearsal.aws.queues import (
     QueuedMessage,
     QueueMoment,
@@ -24,39 +25,34 @@ _MOST_HIDDEN_S = 43_200
 # A poll looks again at least so often: a clock that is moved by hand wakes nobody.
 _LOOK_S = 0.05
 
-Key = tuple[str, str, str]
-
 
 class Sqs:
     """The service.
 
     Parameters
     ----------
+    messaging
+        The queues that there are.
     now_ns, wall_ns
         Market time and wall time.
     base_url
         What URLs of queues begin with; may be known only once the server listens.
-    copied_share
-        Messages that come twice, drawn by `seed`.
     """
 
     name = "sqs"
 
     def __init__(
         self,
+        messaging: Messaging,
         *,
         now_ns: Callable[[], int],
         wall_ns: Callable[[], int] = time.time_ns,
         base_url: str = "",
-        seed: int = 0,
-        copied_share: float = 0.0,
     ) -> None:
+        self.messaging = messaging
         self._now_ns = now_ns
         self._wall_ns = wall_ns
         self.base_url = base_url
-        self._seed = seed
-        self._copied_share = copied_share
-        self._queues: dict[Key, RehearsedQueue] = {}
         self._arrived = asyncio.Event()
         self._answers: Mapping[str, Callable[[Call], Mapping[str, Any]]] = {
             "CreateQueue": self._create,
@@ -98,26 +94,22 @@ class Sqs:
                 f"length; first-in-first-out queues are not rehearsed. Was {name!r}",
             )
         checked = {key: check_attribute(key, value) for key, value in attributes.items()}
-        there = self._queues.get((account_id, region, name))
+        there = self.messaging.queues.get((account_id, region, name))
         if there is not None:
-            known = there.described(checked, self._moment())
+            known = there.described(checked, self.moment())
             if known != checked:
                 raise AwsError(
                     "QueueNameExists", f"A queue already exists with other attributes: {name}"
                 )
             return there
-        at = self._moment()
-        queue = RehearsedQueue(
-            name=name, account_id=account_id, region=region, created_ns=at.market_ns,
-            seed=self._seed, copied_share=self._copied_share,
-        )  # fmt: skip
-        queue.set_attributes(checked, at)
-        self._queues[account_id, region, name] = queue
-        return queue
+        key = account_id, region, name
+        self.messaging.record("queue", key, self.moment(), attributes=checked)
+        return self.messaging.queues[key]
 
     def set_policy(self, queue: RehearsedQueue, policy: str) -> None:
         """Say who may send to a queue; raises AwsError if it is no policy."""
-        queue.set_attributes({"Policy": policy}, self._moment())
+        given = {"Policy": check_attribute("Policy", policy)}
+        self.messaging.record("attributes", queue.key, self.moment(), attributes=given)
 
     def url(self, queue: RehearsedQueue) -> str:
         """The URL of a queue."""
@@ -125,14 +117,29 @@ class Sqs:
 
     def by_arn(self, arn: str) -> RehearsedQueue | None:
         """The queue of an ARN; None: there is none."""
-        return next((queue for queue in self._queues.values() if queue.arn == arn), None)
+        return next((queue for queue in self.messaging.queues.values() if queue.arn == arn), None)
 
     def deliver(self, queue: RehearsedQueue, body: str, sender: str) -> None:
         """Put a message of another service into a queue."""
-        queue.send(body, sender, self._moment())
-        self._arrived.set()
+        self._take(queue, body, sender, None)
 
-    def _moment(self) -> QueueMoment:
+    def _take(
+        self, queue: RehearsedQueue, body: str, sender: str, delay_s: int | None
+    ) -> QueuedMessage:
+        queue.check_body(body)
+        said = {"body": body, "sender": sender, "delay_s": delay_s}
+        self.messaging.record("sent", queue.key, self.moment(), **said)
+        self._arrived.set()
+        return queue.messages[-1]
+
+    def _forget(self, queue: RehearsedQueue, handle: str) -> None:
+        message = queue.received_with(handle)
+        if message is not None:
+            said = {"message_id": message.message_id, "is_copy": message.is_copy}
+            self.messaging.record("deleted", queue.key, self.moment(), **said)
+
+    def moment(self) -> QueueMoment:
+        """Now."""
         return QueueMoment(market_ns=self._now_ns(), wall_ns=self._wall_ns())
 
     def _queue(self, call: Call) -> RehearsedQueue:
@@ -148,7 +155,7 @@ class Sqs:
         return self._named(call, name)
 
     def _named(self, call: Call, name: str) -> RehearsedQueue:
-        queue = self._queues.get((call.account_id, call.region, name))
+        queue = self.messaging.queues.get((call.account_id, call.region, name))
         if queue is None:
             raise AwsError("QueueDoesNotExist", "The specified queue does not exist.")
         return queue
@@ -163,7 +170,7 @@ class Sqs:
 
     def _delete_queue(self, call: Call) -> Mapping[str, Any]:
         queue = self._queue(call)
-        del self._queues[queue.account_id, queue.region, queue.name]
+        self.messaging.record("queue_deleted", queue.key, self.moment())
         return {}
 
     def _url(self, call: Call) -> Mapping[str, Any]:
@@ -173,19 +180,23 @@ class Sqs:
         prefix = call.params.get("QueueNamePrefix", "")
         urls = [
             self.url(queue)
-            for (account_id, region, name), queue in sorted(self._queues.items())
+            for (account_id, region, name), queue in sorted(self.messaging.queues.items())
             if (account_id, region) == (call.account_id, call.region) and name.startswith(prefix)
         ]
         return {"QueueUrls": urls} if urls else {}
 
     def _get_attributes(self, call: Call) -> Mapping[str, Any]:
         described = self._queue(call).described(
-            call.params.get("AttributeNames", ()), self._moment()
+            call.params.get("AttributeNames", ()), self.moment()
         )
         return {"Attributes": described} if described else {}
 
     def _set_attributes(self, call: Call) -> Mapping[str, Any]:
-        self._queue(call).set_attributes(call.params["Attributes"], self._moment())
+        queue = self._queue(call)
+        given = {
+            name: check_attribute(name, value) for name, value in call.params["Attributes"].items()
+        }
+        self.messaging.record("attributes", queue.key, self.moment(), attributes=given)
         return {}
 
     def _send(self, call: Call) -> Mapping[str, Any]:
@@ -196,8 +207,7 @@ class Sqs:
         if delay is not None:
             check_attribute("DelaySeconds", str(delay))
         body = call.params["MessageBody"]
-        message = self._queue(call).send(body, call.access_key, self._moment(), delay)
-        self._arrived.set()
+        message = self._take(self._queue(call), body, call.access_key, delay)
         return {"MessageId": message.message_id, "MD5OfMessageBody": _md5(body)}
 
     async def _receive(self, call: Call) -> Mapping[str, Any]:
@@ -212,7 +222,7 @@ class Sqs:
         ends_ns = self._wall_ns() + wait_s * 10**9
         while True:
             self._arrived.clear()
-            taken = queue.receive(most, hidden_s, self._moment())
+            taken = queue.receive(most, hidden_s, self.moment())
             left_s = (ends_ns - self._wall_ns()) / 1e9
             if taken or left_s <= 0:
                 break
@@ -229,7 +239,7 @@ class Sqs:
         return {"Messages": [_told(message, wanted) for message in taken]} if taken else {}
 
     def _delete(self, call: Call) -> Mapping[str, Any]:
-        self._queue(call).delete(call.params["ReceiptHandle"])
+        self._forget(self._queue(call), call.params["ReceiptHandle"])
         return {}
 
     def _delete_batch(self, call: Call) -> Mapping[str, Any]:
@@ -250,7 +260,7 @@ class Sqs:
         done, failed = [], []
         for entry in entries:
             try:
-                queue.delete(entry["ReceiptHandle"])
+                self._forget(queue, entry["ReceiptHandle"])
                 done.append({"Id": entry["Id"]})
             except AwsError as error:
                 failed.append(
@@ -266,11 +276,13 @@ class Sqs:
     def _change_visibility(self, call: Call) -> Mapping[str, Any]:
         seconds = _within(call, "VisibilityTimeout", 0, _MOST_HIDDEN_S, 0)
         queue = self._queue(call)
-        queue.change_visibility(call.params["ReceiptHandle"], seconds, self._moment())
+        queue.change_visibility(call.params["ReceiptHandle"], seconds, self.moment())
         return {}
 
     def _purge(self, call: Call) -> Mapping[str, Any]:
-        self._queue(call).purge(self._moment())
+        queue = self._queue(call)
+        queue.check_purge(self.moment())
+        self.messaging.record("purged", queue.key, self.moment())
         return {}
 
 

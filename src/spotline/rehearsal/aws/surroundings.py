@@ -6,17 +6,20 @@ import base64
 import contextlib
 import hashlib
 import json
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from starlette.types import ASGIApp
 
 from spotline.rehearsal.aws.catalog import instance_type
-from spotline.rehearsal.aws.drawn import hexadecimal
-from spotline.rehearsal.aws.events import BusRule, EventBridge, envelope
+from spotline.rehearsal.aws.ec2.resources import IMAGE_ID
+from spotline.rehearsal.aws.events import EventBridge, envelope
+from spotline.rehearsal.aws.fis import Fis
+from spotline.rehearsal.aws.iam import Iam
 from spotline.rehearsal.aws.identity import CERTIFICATE, IdentitySigner
 from spotline.rehearsal.aws.imds import InstanceMetadata, MetadataService
+from spotline.rehearsal.aws.messaging import BusRule, Messaging
 from spotline.rehearsal.aws.places import ON_DEMAND
 from spotline.rehearsal.aws.pricing import ListedType, Pricing
 from spotline.rehearsal.aws.processes import InstanceProcesses, ProcessPlan
@@ -25,14 +28,26 @@ from spotline.rehearsal.aws.service import Registry, Service
 from spotline.rehearsal.aws.service_quotas import ServiceQuotas
 from spotline.rehearsal.aws.sqs import Sqs
 from spotline.rehearsal.aws.state import RUNNING, SHUTTING_DOWN, TERMINATED, Instance
+from spotline.rehearsal.aws.state_log import StateLog, records_of
 from spotline.rehearsal.aws.sts import RehearsedKeys, RehearsedRole, Sts
 from spotline.rehearsal.aws.wire.signing import Credentials
 from spotline.rehearsal.aws.world import INTERRUPTION, REBALANCE, STATE_CHANGE, Event, World
 
-IMAGE_ID = "ami-" + hexadecimal(17, "image")
-
 QUEUE = "spotline-interruptions"
 """The queue, and the rule that fills it, in each region of each account."""
+
+
+# As deploy/aws/notices.yaml, which a user has stood up, makes a queue and its rule.
+_ATTRIBUTES = {
+    "MessageRetentionPeriod": "3600",
+    "VisibilityTimeout": "60",
+    "ReceiveMessageWaitTimeSeconds": "20",
+    "SqsManagedSseEnabled": "true",
+}
+_TEST_SOURCES, _TEST_TYPES = ("spotline.doctor",), ("Spotline Doctor",)
+
+MESSAGES = "messaging.jsonl"
+"""Name of the log of queues and rules in the folder of state."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,19 +129,29 @@ class _Around:
         elif change == SHUTTING_DOWN:
             self.processes.stop(instance.instance_id)
 
-    def stand_up_queues(self) -> None:
-        """Have a queue and a rule of each account and region, as a user's own set-up would."""
+    def stand_up_queues(self, *, new: bool) -> None:
+        """Have a queue and a rule of each account and region, as a user's own set-up would.
+
+        One that is not new has what it had: a queue that somebody deleted stays away.
+        """
         sold = {(place.account_id, place.region) for place in self.world.places.places.values()}
         for account_id, region in sorted(sold):
-            name = self.world.account(account_id).name
-            self.queues.setdefault(name, {})[region] = stand_up_queue(
-                self.sqs, self.bridge, account_id, region
-            )
+            if new:
+                stand_up_queue(self.sqs, self.bridge, account_id, region)
+            queue = self.sqs.messaging.queues.get((account_id, region, QUEUE))
+            if queue is not None:
+                name = self.world.account(account_id).name
+                self.queues.setdefault(name, {})[region] = self.sqs.url(queue)
 
 
 @contextlib.asynccontextmanager
 async def served(
-    world: World, ec2: Service, options: ServingOptions, *, control: ASGIApp | None = None
+    world: World,
+    ec2: Service,
+    options: ServingOptions,
+    *,
+    control: ASGIApp | None = None,
+    wrap: Callable[[Service], Service] = lambda service: service,
 ) -> AsyncIterator[ServedWorld]:
     """Serve a world, EC2 and what is around it; nothing happens by itself but `world.run()` is run.
 
@@ -134,6 +159,8 @@ async def served(
     ----------
     control
         What answers below `/_rehearsal`.
+    wrap
+        Put around every service but EC2, which fails by itself.
 
     Raises
     ------
@@ -142,21 +169,22 @@ async def served(
     ValueError
         The command of instances is none.
     """
-    around = _around(world, options)
-    services = Registry()
-    for service in (
-        ec2,
-        Sts(around.keys, _roles(world)),
-        around.sqs,
-        around.bridge,
-        Pricing(lambda: listed_types(world), now_ns=world.now_ns),
-        ServiceQuotas(world.quotas),
-    ):
-        services.add(service)
     async with contextlib.AsyncExitStack() as stack:
+        messages = options.state / MESSAGES
+        before = list(records_of(messages))
+        messaging = Messaging(
+            stack.enter_context(StateLog(messages)),
+            seed=world.seed,
+            copied_share=world.weather.double_share,
+        )
+        messaging.restore(before)
+        around = _around(world, options, messaging)
+        # First of all: the first call lets happen what fell due while nobody served.
+        world.on_event(around.take_event)
+        world.on_instance(around.take_change)
         url = await stack.enter_async_context(
             serve(
-                services=services,
+                services=_services(world, ec2, around, wrap),
                 keys=around.keys,
                 port=options.port,
                 control=control,
@@ -164,7 +192,7 @@ async def served(
             )
         )
         around.sqs.base_url = url
-        around.stand_up_queues()
+        around.stand_up_queues(new=not before)
         served_world = ServedWorld(
             endpoint_url=url, queues=around.queues, certificate=options.state / CERTIFICATE
         )
@@ -177,24 +205,48 @@ async def served(
             )
             around.processes = InstanceProcesses(plan)
             await stack.enter_async_context(around.processes.running())
-        world.on_event(around.take_event)
-        world.on_instance(around.take_change)
         for instance in list(world.state.here.values()):
             around.take_change(instance, instance.state, world.now_ns())
         yield served_world
 
 
-def stand_up_queue(sqs: Sqs, bridge: EventBridge, account_id: str, region: str) -> str:
-    """Have the queue that EC2's events go to, with its policy and rule; gives its URL."""
+def _services(
+    world: World, ec2: Service, around: _Around, wrap: Callable[[Service], Service]
+) -> Registry:
+    services = Registry()
+    services.add(ec2)
+    for service in (
+        Sts(around.keys, _roles(world)),
+        around.sqs,
+        around.bridge,
+        Pricing(lambda: listed_types(world), now_ns=world.now_ns),
+        ServiceQuotas(world.quotas),
+        Iam(lambda account_id: _role_arns(world, account_id), began_ns=world.places.start_ns),
+        Fis(
+            lambda where, instance_id, lead_s: interrupt_spot(world, where, instance_id, lead_s),
+            now_ns=world.now_ns,
+            seed=world.seed,
+        ),
+    ):
+        services.add(wrap(service))
+    return services
+
+
+def stand_up_queue(sqs: Sqs, bridge: EventBridge, account_id: str, region: str) -> None:
+    """Have the queue that EC2's events go to, with its policy and rule."""
+    queue = sqs.create(account_id, region, QUEUE, _ATTRIBUTES)
     rule = BusRule(
         name=QUEUE,
         account_id=account_id,
         region=region,
         pattern=json.dumps(
-            {"source": ["aws.ec2"], "detail-type": [INTERRUPTION, REBALANCE, STATE_CHANGE]}
+            {
+                "source": ["aws.ec2", *_TEST_SOURCES],
+                "detail-type": [INTERRUPTION, REBALANCE, STATE_CHANGE, *_TEST_TYPES],
+            }
         ),
+        targets={QUEUE: queue.arn},
     )
-    queue = sqs.create(account_id, region, QUEUE, {})
     statement = {
         "Effect": "Allow",
         "Principal": {"Service": "events.amazonaws.com"},
@@ -202,10 +254,32 @@ def stand_up_queue(sqs: Sqs, bridge: EventBridge, account_id: str, region: str) 
         "Resource": queue.arn,
         "Condition": {"ArnEquals": {"aws:SourceArn": rule.arn}},
     }
-    sqs.set_policy(queue, json.dumps({"Version": "2012-10-17", "Statement": [statement]}))
-    rule.targets[QUEUE] = queue.arn
+    in_the_clear = {
+        "Effect": "Deny",
+        "Principal": "*",
+        "Action": "sqs:*",
+        "Resource": queue.arn,
+        "Condition": {"Bool": {"aws:SecureTransport": "false"}},
+    }
+    policy = {"Version": "2012-10-17", "Statement": [statement, in_the_clear]}
+    sqs.set_policy(queue, json.dumps(policy))
     bridge.put_rule(rule)
-    return sqs.url(queue)
+
+
+def interrupt_spot(world: World, where: tuple[str, str], instance_id: str, lead_s: float) -> bool:
+    """Interrupt a spot instance of an account and region; False: it is none that runs there."""
+    world.settle()
+    instance = world.state.instances.get(instance_id)
+    if (
+        instance is None
+        or (instance.account_id, instance.region) != where
+        or instance.state != RUNNING
+        or not instance.is_spot
+    ):
+        return False
+    if not instance.noticed_ns:
+        world.interrupt(instance_id, lead_s)
+    return True
 
 
 def listed_types(world: World) -> Iterator[ListedType]:
@@ -263,11 +337,11 @@ def metadata_of_instance(
     )
 
 
-def _around(world: World, options: ServingOptions) -> _Around:
+def _around(world: World, options: ServingOptions, messaging: Messaging) -> _Around:
     secret = hashlib.sha256(
         "|".join(account.secret_access_key for account in world.accounts).encode()
     ).digest()
-    sqs = Sqs(now_ns=world.now_ns, seed=world.seed, copied_share=world.weather.double_share)
+    sqs = Sqs(messaging, now_ns=world.now_ns)
     user_data = base64.b64decode(options.user_data)
     return _Around(
         world=world,
@@ -292,6 +366,10 @@ def _owners(world: World) -> Iterator[Credentials]:
             arn=f"arn:aws:iam::{account.account_id}:user/{account.name}",
             user_id=f"AIDA{account.access_key_id[4:]}",
         )
+
+
+def _role_arns(world: World, account_id: str) -> tuple[str, ...]:
+    return tuple(role.arn for role in world.account(account_id).roles)
 
 
 def _roles(world: World) -> Iterator[RehearsedRole]:

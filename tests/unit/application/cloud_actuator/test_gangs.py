@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spotline.application.cloud_actuator.gangs import Gangs
+from spotline.application.cloud_actuator.gangs import GangCounts
 from spotline.application.cloud_actuator.ports import Refusal
 from spotline.domain.events.capacity import LaunchRefused, RefusalClass
 from spotline.domain.events.market import MarketOpened
@@ -44,7 +44,7 @@ def intent(*asked):
 
 
 def of_use(allowed, kept, *asked, granted=0, number=0):
-    gangs = Gangs(allowed={"j": allowed}, kept={("j", "a"): kept})
+    gangs = GangCounts(allowed={"j": allowed}, kept={("j", "a"): kept})
     stated = intent(*asked)
     return gangs.counts_of_use(stated, stated.launches[number], granted)
 
@@ -61,7 +61,7 @@ def test_what_comes_after_it_may_come_or_not():
 
 
 def test_of_a_job_that_nobody_knows_any_count_is_of_use():
-    assert Gangs().counts_of_use(intent(3), intent(3).launches[0], 0) == ()
+    assert GangCounts().counts_of_use(intent(3), intent(3).launches[0], 0) == ()
 
 
 @given(allowed=COUNTS, kept=st.integers(0, 12), asked=st.integers(1, 12))

@@ -8,6 +8,7 @@ from spotline.adapters.clouds.simulated.driver import SimulatedCloudDriver
 from spotline.adapters.ledger.threaded import ThreadedLedger
 from spotline.application.cloud_actuator.actuation import CloudActuation
 from spotline.application.cloud_actuator.options import ActuationOptions
+from spotline.application.market_ingest.handler import account_modes
 from spotline.contracts.errors import ConfigError
 from spotline.domain.events.capacity import CostAccrued, LaunchRefused
 from spotline.domain.events.market import MarketOpened
@@ -84,6 +85,32 @@ async def test_no_real_cloud_is_called_before_its_account_is_promoted(rig) -> No
     assert "aws/1' is in mode observe" in refused.detail
     assert "mode:aws/1" in shadowed.detail
     assert report.holdings == ()
+
+
+@pytest.mark.parametrize("begins", [Mode.LIVE, Mode.SHADOW])
+async def test_an_account_begins_as_its_owner_stated_and_others_observed(tmp_path, begins) -> None:
+    rig = Rig(tmp_path, modes=replace(UNPROMOTED, named={ACCOUNT: begins}))
+    await rig.actuation.start()
+    rig.call(MARKET)
+    for event in account_modes(MARKET.offerings, rig.modes):
+        rig.call(event)
+    await rig.feed(opened(0))
+
+    await rig.decide(0, 0, 0, [("j", lot(spot=2))])
+
+    assert len(await running_in(rig.cloud)) == (2 if begins is Mode.LIVE else 0)
+    rig.close()
+
+
+def test_a_log_says_which_accounts_do_not_begin_live() -> None:
+    others = (WHERE, replace(WHERE, offering_id="b", account="2"))
+    modes = replace(UNPROMOTED, named={ACCOUNT: Mode.LIVE})
+
+    said = [(event.account, event.mode) for event in account_modes(others, modes)]
+
+    assert said == [("aws/2", Mode.OBSERVE)]
+    assert [*account_modes(others, replace(modes, run=Mode.SHADOW))] == []
+    assert [*account_modes(others, StatedModes())] == []
 
 
 async def test_a_promoted_account_is_bought_in_and_a_demoted_one_only_released(rig) -> None:

@@ -13,14 +13,22 @@ from spotline.application.market_ingest.handler import IngestHandler, IngestOpti
 from spotline.application.market_ingest.live_vetting import LiveVetting
 from spotline.application.market_ingest.said import SaidQuotes
 from spotline.application.market_ingest.vetting import Verdict
+from spotline.domain.events.capacity import CapacityReported
 from spotline.domain.events.event import Event
 from spotline.domain.events.freeze import BuyingFrozen, BuyingUnfrozen
 from spotline.domain.events.limits import QuoteQuarantined
 from spotline.domain.events.market import MarketOpened, QuoteObserved, SlotOpened
+from spotline.domain.jobs.lot import JobHolding, Lot
 from spotline.domain.limits.freezes import FreezeReason
 from spotline.domain.market.live_market import LiveMarket
 from spotline.domain.market.market_clock import WALL_TIME, MarketClock
 from spotline.domain.market.offering import Quote
+from spotline.domain.market.overrides import (
+    NO_OVERRIDES,
+    PriceOverride,
+    PriceOverrides,
+    SavingsPlan,
+)
 from spotline.domain.units import NS_PER_S
 from tests.fakes.recorded_run import START_NS, small_market
 from tests.fakes.reserved import with_one
@@ -46,9 +54,13 @@ class Live:
     """market_ingest of a live market, folding what it and a feed record."""
 
     def __init__(
-        self, market: LiveMarket = LIVE, clock: MarketClock = WALL_TIME, log: Sequence[Event] = ()
+        self,
+        market: LiveMarket = LIVE,
+        clock: MarketClock = WALL_TIME,
+        log: Sequence[Event] = (),
+        overrides: PriceOverrides = NO_OVERRIDES,
     ) -> None:
-        self.handler = IngestHandler(market, BY_CLOCK, clock=clock)
+        self.handler = IngestHandler(market, BY_CLOCK, clock=clock, overrides=overrides)
         self.state: IngestState = self.handler.initial()
         self.vetting = LiveVetting(market, lambda: self.state)
         self.log: list[Event] = []
@@ -326,3 +338,34 @@ def test_a_reservation_is_quoted_by_nobody_and_there_until_it_ends():
 def test_a_live_market_is_opened_by_time_alone():
     with pytest.raises(ValueError, match="wall_clock must be set"):
         IngestHandler(LIVE, IngestOptions())
+
+
+def test_prices_are_judged_as_listed_and_shown_as_this_buyer_pays_them():
+    # A tenth of what is listed: as a listed price it would not be believed.
+    own = PriceOverride(offerings=FIRST, on_demand_discount_ppm=900_000)
+    live = Live(overrides=PriceOverrides(stated=(own,)))
+    listed = quote().on_demand_price_micro_usd
+    for slot in range(3):
+        live.say(quote(0, after_s=slot * SLOT_S))
+        shown = live.open().quotes[0]
+        assert shown.quote.on_demand_price_micro_usd == -(-listed // 10)
+        assert shown.listed_on_demand_price_micro_usd == listed
+        assert not shown.doubted
+    assert not live.of(QuoteQuarantined)
+    assert {event.quote.on_demand_price_micro_usd for event in live.of(QuoteObserved)} == {listed}
+
+
+def test_a_savings_plan_is_dearer_once_what_is_held_uses_it_up():
+    listed = quote().on_demand_price_micro_usd
+    plan = PriceOverride(
+        offerings="*", savings_plan=SavingsPlan(micro_usd_per_hour=listed, discount_ppm=500_000)
+    )
+    live = Live(overrides=PriceOverrides(stated=(plan,)))
+    live.say(quote(0))
+    before = live.open().quotes[0].quote.on_demand_price_micro_usd
+    held = JobHolding(job_id="a", lots=(Lot(offering_id=FIRST, spot=0, on_demand=4),))
+    live.record(CapacityReported(slot=0, revision=0, offset_s=0, holdings=(held,), settled=True))
+
+    after = live.open().quotes[0].quote.on_demand_price_micro_usd
+
+    assert (before, after) == (-(-listed // 2), listed * 3 // 4)

@@ -65,12 +65,12 @@ def test_a_short_life_costs_the_minimum_and_a_long_one_what_it_ran(ran_s, least_
     assert cost == cost_micro_usd(price, 1, max(ran_s, least_s))
 
 
-def test_what_a_minimum_adds_costs_the_price_of_the_last_second():
+def test_what_a_minimum_adds_costs_the_prices_in_force():
     cost = life_cost_micro_usd(
-        BillingRules(least_s=60), life(20), changes((0, 3_600_000), (10, 7_200_000), (20, 0))
+        BillingRules(least_s=60), life(20), changes((0, 3_600_000), (30, 7_200_000), (60, 36))
     )
 
-    assert cost == 10 * 1000 + 10 * 2000 + 40 * 2000
+    assert cost == 30 * 1000 + 30 * 2000
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,8 @@ import json
 
 import pytest
 
-from spotline.rehearsal.aws.events import BusRule, EventBridge, envelope
+from spotline.rehearsal.aws.events import EventBridge, envelope
+from spotline.rehearsal.aws.messaging import BusRule, Messaging
 from spotline.rehearsal.aws.patterns import PatternError, matches, read_pattern
 from spotline.rehearsal.aws.policies import AccessRequest, allows, read_policy
 from spotline.rehearsal.aws.service import AwsError, Call
@@ -109,9 +110,11 @@ DENY = {**ALLOW, "Effect": "Deny", "Principal": "*"}
         ),
         ([{**ALLOW, "Condition": {"ArnEquals": {"aws:SourceArn": RULE_ARN + "2"}}}], False),
         ([{**ALLOW, "Condition": {"StringEquals": {"aws:SourceAccount": "000000000001"}}}], True),
-        ([{**ALLOW, "Condition": {"Bool": {"aws:SecureTransport": "true"}}}], False),
+        ([{**ALLOW, "Condition": {"NumericLessThan": {"aws:Age": "3"}}}], False),
         ([ALLOW, DENY], False),
-        ([ALLOW, {**DENY, "Condition": {"Bool": {"aws:SecureTransport": "false"}}}], False),
+        ([ALLOW, {**DENY, "Condition": {"Bool": {"aws:SecureTransport": "false"}}}], True),
+        ([ALLOW, {**DENY, "Condition": {"Bool": {"aws:SecureTransport": True}}}], False),
+        ([ALLOW, {**DENY, "Condition": {"NumericLessThan": {"aws:Age": "3"}}}], False),
     ],
 )
 def test_policy_lets_send_whom_it_names_and_denies_nobody_else(statements, allowed):
@@ -119,19 +122,23 @@ def test_policy_lets_send_whom_it_names_and_denies_nobody_else(statements, allow
         principal="events.amazonaws.com",
         action="sqs:SendMessage",
         resource=QUEUE_ARN,
-        context={"aws:sourcearn": RULE_ARN, "aws:sourceaccount": "000000000001"},
+        context={
+            "aws:sourcearn": RULE_ARN,
+            "aws:sourceaccount": "000000000001",
+            "aws:securetransport": "true",
+        },
     )
 
     assert allows(read_policy(json.dumps({"Statement": statements})), request) is allowed
 
 
 def bus_with(policy, **rule):
-    sqs = Sqs(now_ns=lambda: 0, wall_ns=lambda: 0, base_url="http://127.0.0.1")
+    sqs = Sqs(Messaging(), now_ns=lambda: 0, wall_ns=lambda: 0, base_url="http://127.0.0.1")
     queue = sqs.create("000000000001", "us-east-1", "q", policy)
     bridge = EventBridge(sqs)
     said = {"name": "r", "account_id": "000000000001", "region": "us-east-1", **rule}
-    kept = bridge.put_rule(BusRule(pattern='{"source": ["aws.ec2"]}', **said))
-    kept.targets["queue"] = queue.arn
+    targets = {"queue": queue.arn}
+    bridge.put_rule(BusRule(pattern='{"source": ["aws.ec2"]}', targets=targets, **said))
     return bridge, queue
 
 
@@ -186,3 +193,42 @@ def test_rule_is_changed_without_losing_its_targets_and_deleted_only_without_the
     asked(bridge, "DeleteRule", Name="r")
     with pytest.raises(AwsError, match="ResourceNotFoundException"):
         asked(bridge, "DescribeRule", Name="r")
+
+
+def test_rules_of_a_target_are_named():
+    bridge, queue = bus_with(POLICY)
+
+    assert asked(bridge, "ListRuleNamesByTarget", TargetArn=queue.arn) == {"RuleNames": ["r"]}
+    assert asked(bridge, "ListRuleNamesByTarget", TargetArn="arn:other") == {"RuleNames": []}
+
+
+def test_own_events_take_the_way_of_all_others():
+    bridge, queue = bus_with(POLICY)
+    asked(bridge, "PutRule", Name="r", EventPattern='{"source": ["mine"]}')
+    own = {"Source": "mine", "DetailType": "Test", "Detail": '{"token": "t"}'}
+
+    answer = asked(bridge, "PutEvents", Entries=[own, {**own, "Source": "another's"}])
+
+    assert answer["FailedEntryCount"] == 0
+    (message,) = [json.loads(message.body) for message in queue.messages]
+    assert (message["source"], message["detail"]) == ("mine", {"token": "t"})
+    assert message["id"] == answer["Entries"][0]["EventId"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "code"),
+    [
+        ({"Source": "aws.ec2"}, "NotAuthorizedForSourceException"),
+        ({"Detail": "["}, "MalformedDetail"),
+        ({"Detail": "[]"}, "MalformedDetail"),
+        ({"DetailType": ""}, "InvalidArgument"),
+    ],
+)
+def test_an_event_that_is_none_fails_by_itself(changed, code):
+    bridge, queue = bus_with(POLICY)
+    entry = {"Source": "mine", "DetailType": "Test", "Detail": "{}", **changed}
+
+    answer = asked(bridge, "PutEvents", Entries=[entry])
+
+    assert [told["ErrorCode"] for told in answer["Entries"]] == [code]
+    assert (answer["FailedEntryCount"], queue.messages) == (1, [])

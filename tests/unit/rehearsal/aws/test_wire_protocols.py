@@ -9,13 +9,14 @@ import pytest
 from botocore.parsers import create_parser
 
 from spotline.rehearsal.aws.service import AwsError
-from spotline.rehearsal.aws.wire.models import describe
+from spotline.rehearsal.aws.wire.models import SERVICES, describe
 from spotline.rehearsal.aws.wire.protocols import (
     AnswerNotOfModel,
     read_call,
     write_answer,
     write_error,
 )
+from spotline.rehearsal.aws.wire.rest import WireRequest
 
 EC2 = {"Version": "2016-11-15"}
 STS = {"Version": "2011-06-15"}
@@ -24,7 +25,7 @@ STS = {"Version": "2011-06-15"}
 def refused(service, target="", **params):
     body = urllib.parse.urlencode(params).encode() if not target else json.dumps(params).encode()
     with pytest.raises(AwsError) as refusal:
-        read_call(describe(service), target, body)
+        read_call(describe(service), WireRequest(target=target, body=body))
     return refusal.value.code, refusal.value.message
 
 
@@ -91,19 +92,18 @@ def test_json_services_refuse_in_their_own_words(service, target, params, code):
 def test_body_that_is_no_json_object_is_refused():
     for body in (b"[]", b"{", b"\xff"):
         with pytest.raises(AwsError, match="SerializationException"):
-            read_call(describe("sqs"), "AmazonSQS.ListQueues", body)
+            read_call(describe("sqs"), WireRequest(target="AmazonSQS.ListQueues", body=body))
 
 
 def test_parameter_that_is_said_twice_is_refused():
     with pytest.raises(AwsError, match="already been specified"):
         read_call(
             describe("ec2"),
-            "",
-            b"Action=DescribeRegions&Version=2016-11-15&DryRun=true&DryRun=false",
+            WireRequest(body=b"Action=DescribeRegions&Version=2016-11-15&DryRun=true&DryRun=false"),
         )
 
 
-@pytest.mark.parametrize("service", ["ec2", "sts", "sqs", "events", "pricing", "service-quotas"])
+@pytest.mark.parametrize("service", SERVICES)
 def test_botocore_reads_each_services_errors(service):
     described = describe(service)
     error = AwsError("NoLuck", "not <today> & not tomorrow", status=418)
@@ -152,7 +152,7 @@ def test_instance_type_that_no_sdk_knows_may_be_answered_and_asked_for():
         {"Action": "DescribeInstanceTypes", "InstanceType.1": "z99.mega", **EC2}
     ).encode()
 
-    operation, params = read_call(service, "", body)
+    operation, params = read_call(service, WireRequest(body=body))
     answer = write_answer(
         service, operation, {"InstanceTypes": [{"InstanceType": "z99.mega"}]}, "id"
     )

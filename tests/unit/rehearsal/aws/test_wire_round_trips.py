@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import urlsplit
+
 import pytest
 from botocore.awsrequest import AWSRequest
 from botocore.parsers import create_parser
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 
 from spotline.rehearsal.aws.wire.models import SERVICES, describe
 from spotline.rehearsal.aws.wire.protocols import read_call, write_answer
+from spotline.rehearsal.aws.wire.rest import WireRequest
 from tests.unit.rehearsal.aws.wire_values import values, without_nothing
 
 ROUND = settings(
@@ -43,11 +46,22 @@ def test_rehearsal_reads_what_botocore_serialises(name):
         )
         request = serializer.serialize_to_request(given_params, operation)
         sent = AWSRequest(
-            method="POST", url="http://127.0.0.1/", data=request["body"], headers=request["headers"]
+            method=request["method"],
+            url=f"http://127.0.0.1{request['url_path']}",
+            params=request["query_string"],
+            data=request["body"],
+            headers=request["headers"],
         ).prepare()
         body = sent.body.encode() if isinstance(sent.body, str) else sent.body or b""
+        asked = WireRequest(
+            body=body,
+            target=sent.headers.get("X-Amz-Target", ""),
+            method=request["method"],
+            path=urlsplit(sent.url).path,
+            query=urlsplit(sent.url).query,
+        )
 
-        read, params = read_call(service, sent.headers.get("X-Amz-Target", ""), body)
+        read, params = read_call(service, asked)
 
         assert read.name == operation.name
         assert without_nothing(params) == without_nothing(given_params)

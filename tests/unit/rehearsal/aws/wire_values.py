@@ -61,6 +61,11 @@ def _structures(draw, shape, depth):
 
 def _scalars(shape, kind, least):
     most = shape.metadata.get("max")
+    if shape.serialization.get("location") == "uri":
+        # A path cannot say nothing, and "." and ".." are not what they seem.
+        return st.text(
+            string.ascii_letters + "/ %:", min_size=max(least, 1), max_size=max(least, 8)
+        )
     if kind in ("string", "character"):
         if shape.metadata.get("enum"):
             return st.sampled_from(shape.metadata["enum"])

@@ -20,7 +20,6 @@ from typing import Any, Protocol
 from spotline.adapters.clouds.aws.errors import AwsRefused, NoAnswer, NotReached
 from spotline.adapters.clouds.aws.settings import AwsAccount, AwsSettings
 from spotline.contracts.errors import ConfigError
-from spotline.domain.units import NS_PER_S
 
 Reply = Mapping[str, Any]
 """An answer, or a part of it, as botocore's model names its members."""
@@ -45,7 +44,7 @@ _MARGIN_S = 5.0
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Place:
+class AwsPlace:
     """Where a call goes: an account by its name in the settings, and a region."""
 
     account: str
@@ -55,7 +54,7 @@ class Place:
 class AwsApi(Protocol):
     """Performs calls of AWS."""
 
-    async def call(self, place: Place, service: str, operation: str, **params: Any) -> Reply:
+    async def call(self, place: AwsPlace, service: str, operation: str, **params: Any) -> Reply:
         """Call once; `operation` is one of `CALLS`.
 
         Raises
@@ -69,7 +68,7 @@ class AwsApi(Protocol):
         """
         ...
 
-    async def read(self, place: Place, service: str, operation: str, **params: Any) -> Reply:
+    async def read(self, place: AwsPlace, service: str, operation: str, **params: Any) -> Reply:
         """Call what changes nothing: again, a few times, where no answer came; errors as `call`."""
         ...
 
@@ -77,7 +76,7 @@ class AwsApi(Protocol):
         """Do something that calls and waits, in a thread."""
         ...
 
-    def call_now(self, place: Place, service: str, operation: str, **params: Any) -> Reply:
+    def call_now(self, place: AwsPlace, service: str, operation: str, **params: Any) -> Reply:
         """Call from a thread; as `call`."""
         ...
 
@@ -103,11 +102,11 @@ class BotoApi:
         self._settings = settings
         self._accounts = {account.name: account for account in settings.accounts}
         self._sessions: dict[str, Any] = {}
-        self._clients: dict[tuple[Place, str], Any] = {}
+        self._clients: dict[tuple[AwsPlace, str], Any] = {}
         self._lock = threading.RLock()
         self._threads = ThreadPoolExecutor(_MOST_THREADS, thread_name_prefix="aws")
 
-    async def call(self, place: Place, service: str, operation: str, **params: Any) -> Reply:
+    async def call(self, place: AwsPlace, service: str, operation: str, **params: Any) -> Reply:
         """Call once, in a thread."""
         work = self._threads.submit(self.call_now, place, service, operation, **params)
         settings = self._settings
@@ -119,7 +118,7 @@ class BotoApi:
         except TimeoutError as error:
             raise NoAnswer(f"{operation}: no answer within {longest_s} s") from error
 
-    async def read(self, place: Place, service: str, operation: str, **params: Any) -> Reply:
+    async def read(self, place: AwsPlace, service: str, operation: str, **params: Any) -> Reply:
         """Call what changes nothing."""
         wait_s = _FIRST_WAIT_S
         for _ in range(_READ_TRIES - 1):
@@ -134,7 +133,7 @@ class BotoApi:
         """Do something in a thread."""
         return self._threads.submit(work)
 
-    def call_now(self, place: Place, service: str, operation: str, **params: Any) -> Reply:
+    def call_now(self, place: AwsPlace, service: str, operation: str, **params: Any) -> Reply:
         """Call in this thread."""
         if operation not in self._calls.get(service, ()):
             raise ValueError(
@@ -151,7 +150,7 @@ class BotoApi:
             while self._clients:
                 self._clients.popitem()[1].close()
 
-    def _client(self, place: Place, service: str) -> Any:
+    def _client(self, place: AwsPlace, service: str) -> Any:
         # A session makes clients for one thread at a time; clients are safe for all.
         with self._lock:
             made = self._clients.get((place, service))
@@ -217,17 +216,17 @@ class BotoApi:
             datetime.fromisoformat(first["expiry_time"]),
             assumed,
             "sts-assume-role",
-            time_fetcher=self._now,
+            time_fetcher=lambda: _wall_now(),
             advisory_timeout=2 * _RENEW_S,
             mandatory_timeout=_RENEW_S,
         )
-        self._clients[Place(account.name, region), "sts"] = sts
+        self._clients[AwsPlace(account.name, region), "sts"] = sts
         return self._boto3.session.Session(botocore_session=core)
 
-    def _now(self) -> datetime:
-        # Sessions expire by the time of the cloud, which a rehearsal plays faster.
-        now_ns = self._settings.clock.market_at(time.time_ns())
-        return datetime.fromtimestamp(now_ns / NS_PER_S, tz=UTC)
+
+def _wall_now() -> datetime:
+    """Sessions expire by the clocks of those who sign: by wall time, also in a rehearsal."""
+    return datetime.fromtimestamp(time.time(), tz=UTC)
 
 
 def _imported() -> tuple[Any, ModuleType]:

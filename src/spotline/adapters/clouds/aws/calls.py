@@ -15,6 +15,11 @@ OBSERVING: Calls = {
     "pricing": ("GetProducts",),
 }
 
+BILLING: Calls = {
+    "ec2": ("DescribeInstances", "DescribeSpotPriceHistory"),
+    "pricing": ("GetProducts",),
+}
+
 EXAMINING: Calls = {
     "ec2": (
         "CreateFleet",

@@ -7,7 +7,7 @@ import time
 from spotline.domain.market.market_clock import MarketClock
 
 
-class WallClock:
+class WallMarketClock:
     """Implements `CloudClock`. A wall clock that is set back stands until it has caught up."""
 
     def __init__(self, clock: MarketClock) -> None:

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import structlog
 
-from spotline.adapters.clouds.aws.api import AwsApi, Place
+from spotline.adapters.clouds.aws.api import AwsApi, AwsPlace
 from spotline.adapters.clouds.aws.ends import Ends
-from spotline.adapters.clouds.aws.launches import Launches
+from spotline.adapters.clouds.aws.launches import FleetLaunches
 from spotline.adapters.clouds.aws.listing import described
 from spotline.adapters.clouds.aws.parse import Shown
 from spotline.adapters.clouds.aws.places import Failure, everywhere, placed
 from spotline.adapters.clouds.aws.queues import Queues, state_told
-from spotline.adapters.clouds.aws.quotas import QuotaUse, read_quotas
+from spotline.adapters.clouds.aws.quotas import VcpuQuota, read_quotas
 from spotline.adapters.clouds.aws.requests import MOST_VALUES, among, batches, owned_by
 from spotline.adapters.clouds.aws.settings import NOTICE_LEAD_S, AwsSettings
 from spotline.adapters.clouds.aws.store import AwsStore
-from spotline.adapters.clouds.aws.zones import Zones
+from spotline.adapters.clouds.aws.zones import ZoneHealth
 from spotline.application.cloud_actuator.messages import Moment
 from spotline.application.cloud_actuator.ports import (
     CloudClock,
@@ -60,9 +60,9 @@ class AwsCloud:
     def __init__(self, path: Path, settings: AwsSettings, api: AwsApi, clock: CloudClock) -> None:
         self._api, self._settings, self._clock = api, settings, clock
         self._store = AwsStore(path)
-        self._zones = Zones(api, clock)
+        self._zones = ZoneHealth(api, clock)
         self._places = placed(settings)
-        self._launches = Launches(api, self._store, settings, clock, self._zones)
+        self._launches = FleetLaunches(api, self._store, settings, clock, self._zones)
         self._ends = Ends(api, self._store, self._places, self._zones, clock)
         self._queues = Queues(api, self._store, settings, clock)
         self._blind = tuple(place for place in self._places if place not in self._queues.places)
@@ -78,7 +78,7 @@ class AwsCloud:
         """The present in market time."""
         return self._clock
 
-    async def quotas(self) -> Sequence[QuotaUse]:
+    async def quotas(self) -> Sequence[VcpuQuota]:
         """The quotas that offerings count in, and their use; a place that fails is left out."""
         found = await everywhere(
             self._places, lambda place: read_quotas(self._api, self._settings, place), "quotas"
@@ -89,6 +89,10 @@ class AwsCloud:
     def counts(self) -> Mapping[str, int]:
         """What was counted: messages, malformed ones, failures of queues, recommendations."""
         return self._store.counts()
+
+    def never_ran(self, instance_ids: Iterable[str]) -> set[str]:
+        """Those of these instances that were ended while they were pending: they are not billed."""
+        return self._store.never_ran(instance_ids)
 
     def unread(self) -> Sequence[tuple[str, str]]:
         """Messages that could not be read, and why."""
@@ -152,8 +156,8 @@ class AwsCloud:
 
     # --- looks --------------------------------------------------------------------------------
 
-    async def _look(self, owner_name: str, places: Sequence[Place]) -> Sequence[Instance]:
-        async def ask(place: Place) -> list[Shown]:
+    async def _look(self, owner_name: str, places: Sequence[AwsPlace]) -> Sequence[Instance]:
+        async def ask(place: AwsPlace) -> list[Shown]:
             shown = await described(self._api, place, owned_by(owner_name))
             await self._zones.look(place)
             return shown
@@ -171,7 +175,9 @@ class AwsCloud:
         order = self._store.order_of([one.instance_id for one in listed])
         return tuple(sorted(listed, key=lambda one: order[one.instance_id]))
 
-    def _learnt(self, owner_name: str, place: Place, shown: Sequence[Shown]) -> Sequence[Instance]:
+    def _learnt(
+        self, owner_name: str, place: AwsPlace, shown: Sequence[Shown]
+    ) -> Sequence[Instance]:
         """Note what a place shows, and tell what it shows for the first time."""
         now_ns = self._clock.now_ns()
         before = {one.instance.instance_id: one for one in self._store.living_in(owner_name, place)}
@@ -199,7 +205,7 @@ class AwsCloud:
         if not unexplained:
             return
 
-        async def ask(place: Place) -> list[Shown]:
+        async def ask(place: AwsPlace) -> list[Shown]:
             found: list[Shown] = []
             for batch in batches(unexplained, MOST_VALUES):
                 found += await described(self._api, place, among(batch))

@@ -28,6 +28,7 @@ class DescribedLife:
 
     instance_id: str
     zone: str
+    zone_name: str
     instance_type: str
     life: BilledLife
 
@@ -63,6 +64,7 @@ def described_life(row: Mapping[str, Any]) -> DescribedLife | None:
     return DescribedLife(
         instance_id=str(instance_id),
         zone=str(placement.get("AvailabilityZoneId") or placement.get("AvailabilityZone") or ""),
+        zone_name=str(placement.get("AvailabilityZone") or ""),
         instance_type=str(instance_type),
         life=BilledLife(
             capacity_type=CapacityType.SPOT if spot else CapacityType.ON_DEMAND,

@@ -9,14 +9,14 @@ import re
 from collections import defaultdict
 from collections.abc import Sequence
 
-from spotline.adapters.clouds.aws.api import AwsApi, Place
+from spotline.adapters.clouds.aws.api import AwsApi, AwsPlace, Reply
 from spotline.adapters.clouds.aws.errors import AwsRefused
 from spotline.adapters.clouds.aws.listing import described
 from spotline.adapters.clouds.aws.parse import Shown
 from spotline.adapters.clouds.aws.places import everywhere
 from spotline.adapters.clouds.aws.requests import MOST_IDS, MOST_VALUES, among, batches, owned_by
-from spotline.adapters.clouds.aws.store import AwsStore, Known
-from spotline.adapters.clouds.aws.zones import Zones
+from spotline.adapters.clouds.aws.store import AwsStore, KnownInstance
+from spotline.adapters.clouds.aws.zones import ZoneHealth
 from spotline.application.cloud_actuator.ports import CloudClock, InstanceState, Owner
 
 _NOT_FOUND = ("InvalidInstanceID.NotFound", "InvalidInstanceID.Malformed")
@@ -31,8 +31,8 @@ class Ends:
         self,
         api: AwsApi,
         store: AwsStore,
-        places: Sequence[Place],
-        zones: Zones,
+        places: Sequence[AwsPlace],
+        zones: ZoneHealth,
         clock: CloudClock,
     ) -> None:
         self._api, self._store, self._places = api, store, tuple(places)
@@ -63,10 +63,12 @@ class Ends:
             known = self._store.known(instance_ids)
             await self._end([one for one in known.values() if not one.asked])
 
-    async def _looked_up(self, owner: Owner, instance_ids: Sequence[str]) -> dict[str, Known]:
+    async def _looked_up(
+        self, owner: Owner, instance_ids: Sequence[str]
+    ) -> dict[str, KnownInstance]:
         """Those that AWS shows with the owner's tag: this store may be younger than they are."""
 
-        async def ask(place: Place) -> list[Shown]:
+        async def ask(place: AwsPlace) -> list[Shown]:
             found: list[Shown] = []
             for batch in batches(instance_ids, MOST_VALUES):
                 filters = [*owned_by(owner.name), *among(batch)]
@@ -78,25 +80,26 @@ class Ends:
                 self._store.seen(shown, self._clock.now_ns())
         return self._store.known(instance_ids)
 
-    async def _end(self, ending: Sequence[Known]) -> None:
-        by_place: dict[Place, list[str]] = defaultdict(list)
+    async def _end(self, ending: Sequence[KnownInstance]) -> None:
+        by_place: dict[AwsPlace, list[str]] = defaultdict(list)
         for one in ending:
             if not self._zones.is_impaired(one.place, one.zone):
                 by_place[one.place].append(one.instance.instance_id)
 
-        async def ask(place: Place) -> None:
+        async def ask(place: AwsPlace) -> None:
             for batch in batches(by_place[place], MOST_IDS):
                 self._store.asked(await self._ask(place, batch))
 
         if by_place:
             await everywhere(sorted(by_place), ask, "terminate")
 
-    async def _ask(self, place: Place, instance_ids: Sequence[str]) -> Sequence[str]:
+    async def _ask(self, place: AwsPlace, instance_ids: Sequence[str]) -> Sequence[str]:
         """Ask for these; those that AWS does not find are left out, they stop no others."""
         left = list(instance_ids)
         while left:
             try:
-                await self._api.call(place, "ec2", "terminate_instances", InstanceIds=left)
+                answer = await self._api.call(place, "ec2", "terminate_instances", InstanceIds=left)
+                self._store.note_never_ran(pending_before(answer))
                 return left
             except AwsRefused as error:
                 if error.code not in _NOT_FOUND:
@@ -108,3 +111,12 @@ class Ends:
                     return [*first, *await self._ask(place, left[half:])]
                 left = [one for one in left if named and one not in named]
         return left
+
+
+def pending_before(answer: Reply) -> list[str]:
+    """The instances of an answer to TerminateInstances that were pending until then."""
+    return [
+        str(one["InstanceId"])
+        for one in answer.get("TerminatingInstances", ())
+        if one.get("PreviousState", {}).get("Name") == "pending"
+    ]

@@ -8,7 +8,7 @@ from typing import Any
 
 import structlog
 
-from spotline.adapters.clouds.aws.api import AwsApi, Place, Reply
+from spotline.adapters.clouds.aws.api import AwsApi, AwsPlace, Reply
 from spotline.adapters.clouds.aws.errors import (
     AwsRefused,
     NoAnswer,
@@ -26,7 +26,7 @@ from spotline.adapters.clouds.aws.requests import (
 )
 from spotline.adapters.clouds.aws.settings import AwsOffering, AwsSettings
 from spotline.adapters.clouds.aws.store import AwsStore, SentLaunch
-from spotline.adapters.clouds.aws.zones import Zones
+from spotline.adapters.clouds.aws.zones import ZoneHealth
 from spotline.application.cloud_actuator.ports import (
     CloudClock,
     Grant,
@@ -51,11 +51,16 @@ SPOT_ROLE_S = 1800
 _PASSING = (RefusalClass.THROTTLED, RefusalClass.SERVER)
 
 
-class Launches:
+class FleetLaunches:
     """Launches, one fleet each."""
 
     def __init__(
-        self, api: AwsApi, store: AwsStore, settings: AwsSettings, clock: CloudClock, zones: Zones
+        self,
+        api: AwsApi,
+        store: AwsStore,
+        settings: AwsSettings,
+        clock: CloudClock,
+        zones: ZoneHealth,
     ) -> None:
         self._api, self._store, self._clock, self._zones = api, store, clock, zones
         self._offerings = {offering.offering_id: offering for offering in settings.offerings}
@@ -80,7 +85,7 @@ class Launches:
                 RefusalClass.UNSUPPORTED,
                 f"offering must be one of the settings ({known}), was {request.offering_id!r}",
             )
-        place = Place(offering.account, offering.region)
+        place = AwsPlace(offering.account, offering.region)
         barred = self._barred(request, offering, place)
         if barred is not None and sent is None:
             return barred
@@ -88,7 +93,9 @@ class Launches:
             return await self._send_first(request, offering, place, payload)
         return await self._send_again(request, offering, place, sent)
 
-    def _barred(self, request: LaunchRequest, offering: AwsOffering, place: Place) -> Grant | None:
+    def _barred(
+        self, request: LaunchRequest, offering: AwsOffering, place: AwsPlace
+    ) -> Grant | None:
         """Why AWS is not asked at all."""
         if self._zones.is_impaired(place, offering.zone):
             return _refused(RefusalClass.NETWORK, f"zone {offering.zone} is impaired, says AWS")
@@ -102,7 +109,7 @@ class Launches:
         return None
 
     async def _send_first(
-        self, request: LaunchRequest, offering: AwsOffering, place: Place, payload: str
+        self, request: LaunchRequest, offering: AwsOffering, place: AwsPlace, payload: str
     ) -> Grant:
         owner, token = request.owner.name, request.token
         try:
@@ -113,7 +120,7 @@ class Launches:
         return await self._send(request, offering, place, fleet, again=False)
 
     async def _send_again(
-        self, request: LaunchRequest, offering: AwsOffering, place: Place, sent: SentLaunch
+        self, request: LaunchRequest, offering: AwsOffering, place: AwsPlace, sent: SentLaunch
     ) -> Grant:
         """Ask again what was never answered, word for word as it was sent: AWS compares."""
         if self._clock.now_ns() - sent.sent_ns < TOKEN_AGE_S * NS_PER_S:
@@ -131,7 +138,7 @@ class Launches:
         self,
         request: LaunchRequest,
         offering: AwsOffering,
-        place: Place,
+        place: AwsPlace,
         fleet: Mapping[str, Any],
         *,
         again: bool,
@@ -161,7 +168,9 @@ class Launches:
         self._store.sending_anew(owner, token, fleet, self._clock.now_ns())
         return Grant(instances=(), refusal=refusal)
 
-    async def _refused_by(self, request: LaunchRequest, place: Place, error: AwsRefused) -> Grant:
+    async def _refused_by(
+        self, request: LaunchRequest, place: AwsPlace, error: AwsRefused
+    ) -> Grant:
         refusal = Refusal(
             refusal_class=error.refusal_class,
             detail=str(error),
@@ -174,7 +183,7 @@ class Launches:
             return Grant(instances=(), refusal=refusal)
         return await self._answered(request, (), refusal)
 
-    def _note_spot_role(self, place: Place, answer: Reply) -> None:
+    def _note_spot_role(self, place: AwsPlace, answer: Reply) -> None:
         if any(lacks_spot_role(error.get("ErrorCode", "")) for error in answer.get("Errors", ())):
             self._without_spot_ns[place.account] = self._clock.now_ns() + SPOT_ROLE_S * NS_PER_S
 
@@ -182,7 +191,7 @@ class Launches:
         self,
         request: LaunchRequest,
         offering: AwsOffering,
-        place: Place,
+        place: AwsPlace,
         granted: Sequence[str],
         *,
         again: bool,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from spotline.adapters.clouds.aws.api import AwsApi, Place, Reply
+from spotline.adapters.clouds.aws.api import AwsApi, AwsPlace, Reply
 from spotline.adapters.clouds.aws.parse import Shown, shown_in
 
 _PAGE = 1000
@@ -13,7 +13,7 @@ _PAGE = 1000
 _MOST_PAGES = 1000
 
 
-async def pages(api: AwsApi, place: Place, filters: Sequence[Any]) -> list[Reply]:
+async def pages(api: AwsApi, place: AwsPlace, filters: Sequence[Any]) -> list[Reply]:
     """All pages of a description of instances; errors as `AwsApi.read`."""
     found: list[Reply] = []
     following: dict[str, str] = {}
@@ -34,6 +34,6 @@ async def pages(api: AwsApi, place: Place, filters: Sequence[Any]) -> list[Reply
     return found
 
 
-async def described(api: AwsApi, place: Place, filters: Sequence[Any]) -> list[Shown]:
+async def described(api: AwsApi, place: AwsPlace, filters: Sequence[Any]) -> list[Shown]:
     """Instances with our tags that EC2 shows now, in launch order."""
     return shown_in(await pages(api, place, filters), place)

@@ -10,7 +10,7 @@ from datetime import datetime
 from enum import Enum
 
 from spotline.adapters.clouds.aws import tags
-from spotline.adapters.clouds.aws.api import Place, Reply
+from spotline.adapters.clouds.aws.api import AwsPlace, Reply
 from spotline.adapters.clouds.aws.errors import refusal_class_of
 from spotline.application.cloud_actuator.ports import Instance, InstanceState, Refusal
 from spotline.contracts.errors import ContractError
@@ -43,14 +43,14 @@ class Shown:
 
     instance: Instance
     owner: str
-    place: Place
+    place: AwsPlace
     zone: str
     reason: str = ""
     stopped: bool = False
     changed_ns: int | None = None
 
 
-def shown_in(pages: Iterable[Reply], place: Place) -> list[Shown]:
+def shown_in(pages: Iterable[Reply], place: AwsPlace) -> list[Shown]:
     """The instances of a description that carry our tags, in launch order; others are foreign."""
     found = []
     for page in pages:
@@ -63,7 +63,7 @@ def shown_in(pages: Iterable[Reply], place: Place) -> list[Shown]:
     return [shown for _, shown in found]
 
 
-def _shown(described: Reply, place: Place) -> Shown | None:
+def _shown(described: Reply, place: AwsPlace) -> Shown | None:
     stated = {tag.get("Key", ""): tag.get("Value", "") for tag in described.get("Tags", ())}
     owner, token = stated.get(tags.OWNER, ""), stated.get(tags.TOKEN, "")
     if not owner or not token:

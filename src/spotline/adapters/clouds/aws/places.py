@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import structlog
 
-from spotline.adapters.clouds.aws.api import Place
+from spotline.adapters.clouds.aws.api import AwsPlace
 from spotline.adapters.clouds.aws.errors import AwsRefused, NoAnswer, NotReached
 from spotline.adapters.clouds.aws.settings import AwsSettings
 from spotline.contracts.errors import ProviderUnavailable, Throttled
@@ -22,16 +22,16 @@ AnswerT = TypeVar("AnswerT")
 _SLOW_DOWN_S = 1.0
 
 
-def placed(settings: AwsSettings) -> tuple[Place, ...]:
+def placed(settings: AwsSettings) -> tuple[AwsPlace, ...]:
     """All accounts and regions in which something is offered, in order."""
     return tuple(
-        sorted({Place(offering.account, offering.region) for offering in settings.offerings})
+        sorted({AwsPlace(offering.account, offering.region) for offering in settings.offerings})
     )
 
 
 async def everywhere(
-    places: Sequence[Place], ask: Callable[[Place], Awaitable[AnswerT]], what: str
-) -> Mapping[Place, AnswerT | Failure]:
+    places: Sequence[AwsPlace], ask: Callable[[AwsPlace], Awaitable[AnswerT]], what: str
+) -> Mapping[AwsPlace, AnswerT | Failure]:
     """Ask in all places at once; an answer or what failed, by place.
 
     Raises
@@ -42,7 +42,7 @@ async def everywhere(
         None of them answers.
     """
 
-    async def one(place: Place) -> AnswerT | Failure:
+    async def one(place: AwsPlace) -> AnswerT | Failure:
         try:
             return await ask(place)
         except (AwsRefused, NotReached, NoAnswer) as error:

@@ -14,11 +14,11 @@ from functools import partial
 
 import structlog
 
-from spotline.adapters.clouds.aws.api import AwsApi, Place
+from spotline.adapters.clouds.aws.api import AwsApi, AwsPlace
 from spotline.adapters.clouds.aws.errors import AwsRefused, NoAnswer, NotReached
 from spotline.adapters.clouds.aws.parse import Message, MessageKind, bodies, message_of
 from spotline.adapters.clouds.aws.settings import NOTICE_LEAD_S, AwsSettings
-from spotline.adapters.clouds.aws.store import AwsStore, Told
+from spotline.adapters.clouds.aws.store import AwsStore, ToldEvent
 from spotline.application.cloud_actuator.ports import (
     CloudClock,
     CloudEventKind,
@@ -47,15 +47,15 @@ class Queues:
         self._api, self._store, self._clock = api, store, clock
         self._wait_s = settings.queue_wait_s
         self._urls = dict(_urls(settings))
-        self._looks: dict[Place, Future[None]] = {}
+        self._looks: dict[AwsPlace, Future[None]] = {}
         self._closed = threading.Event()
 
     @property
-    def places(self) -> frozenset[Place]:
+    def places(self) -> frozenset[AwsPlace]:
         """Where a queue is."""
         return frozenset(self._urls)
 
-    def urls(self) -> Mapping[Place, str]:
+    def urls(self) -> Mapping[AwsPlace, str]:
         """The queue of each place."""
         return dict(self._urls)
 
@@ -100,12 +100,12 @@ class Queues:
 
     # --- in a thread --------------------------------------------------------------------------
 
-    def _drain(self, place: Place) -> None:
+    def _drain(self, place: AwsPlace) -> None:
         for _ in range(_MOST_LOOKS):
             if self._closed.is_set() or not self._take(place, wait_s=0):
                 return
 
-    def _look_on(self, place: Place) -> None:
+    def _look_on(self, place: AwsPlace) -> None:
         try:
             if not self._closed.is_set():
                 self._take(place, wait_s=self._wait_s)
@@ -116,7 +116,7 @@ class Queues:
             )
             self._closed.wait(_REST_S)
 
-    def _take(self, place: Place, *, wait_s: int) -> int:
+    def _take(self, place: AwsPlace, *, wait_s: int) -> int:
         url = self._urls[place]
         received = self._api.call_now(
             place,
@@ -131,7 +131,7 @@ class Queues:
         if not messages:
             return 0
         now_ns = self._clock.now_ns()
-        told: list[Told] = []
+        told: list[ToldEvent] = []
         for message_id, _, body in messages:
             try:
                 message = message_of(body)
@@ -155,7 +155,7 @@ class Queues:
         )
         return len(messages)
 
-    def _told_by(self, message: Message | None, now_ns: int) -> list[Told]:
+    def _told_by(self, message: Message | None, now_ns: int) -> list[ToldEvent]:
         if message is None:
             self._store.count("messages_of_others")
             return []
@@ -167,7 +167,7 @@ class Queues:
         told = told_by(message, now_ns)
         return [] if told is None else [told]
 
-    def _say(self, place: Place, error: BaseException) -> None:
+    def _say(self, place: AwsPlace, error: BaseException) -> None:
         if isinstance(error, AwsRefused) and error.refusal_class is RefusalClass.THROTTLED:
             raise Throttled("aws", error.retry_after_s or 1.0) from error
         if not isinstance(error, (AwsRefused, NotReached, NoAnswer)):
@@ -176,7 +176,7 @@ class Queues:
         _log.warning("queue_not_read", account=place.account, region=place.region, error=str(error))
 
 
-def told_by(message: Message, now_ns: int) -> Told | None:
+def told_by(message: Message, now_ns: int) -> ToldEvent | None:
     """What a message says of its instance; None where that is nothing new.
 
     The lead of a notice is reckoned from the message's own time: one that comes late leaves less.
@@ -184,7 +184,7 @@ def told_by(message: Message, now_ns: int) -> Told | None:
     if message.kind is MessageKind.NOTICE:
         at_ns = max(message.at_ns, now_ns)
         left_ns = message.at_ns + NOTICE_LEAD_S * NS_PER_S - at_ns
-        return Told(
+        return ToldEvent(
             # EventBridge may tell it twice, with ids of its own; the instance is noticed once.
             event_id=f"notice-{message.instance_id}",
             instance_id=message.instance_id,
@@ -199,9 +199,9 @@ def told_by(message: Message, now_ns: int) -> Told | None:
     return state_told(message.instance_id, message.state, message.at_ns)
 
 
-def state_told(instance_id: str, state: InstanceState, at_ns: int) -> Told:
+def state_told(instance_id: str, state: InstanceState, at_ns: int) -> ToldEvent:
     """An instance has come into a state: told once, by whichever way it is learnt first."""
-    return Told(
+    return ToldEvent(
         event_id=f"{state.value}-{instance_id}",
         instance_id=instance_id,
         kind=CloudEventKind.STATE,
@@ -210,7 +210,7 @@ def state_told(instance_id: str, state: InstanceState, at_ns: int) -> Told:
     )
 
 
-def _urls(settings: AwsSettings) -> Iterator[tuple[Place, str]]:
+def _urls(settings: AwsSettings) -> Iterator[tuple[AwsPlace, str]]:
     for account in settings.accounts:
         for region in sorted(account.queues):
-            yield Place(account.name, region), account.queues[region]
+            yield AwsPlace(account.name, region), account.queues[region]

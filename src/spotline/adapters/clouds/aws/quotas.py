@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from spotline.adapters.clouds.aws import tags
-from spotline.adapters.clouds.aws.api import AwsApi, Place, Reply
+from spotline.adapters.clouds.aws.api import AwsApi, AwsPlace, Reply
 from spotline.adapters.clouds.aws.listing import pages
 from spotline.adapters.clouds.aws.settings import AwsSettings
 from spotline.domain.market.offering import CapacityType
@@ -41,10 +41,10 @@ _TYPES_A_CALL = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QuotaUse:
+class VcpuQuota:
     """A quota and its use, in vCPUs; `ours` of what is `used` carries our tags."""
 
-    place: Place
+    place: AwsPlace
     code: str
     capacity_type: CapacityType
     vcpus: float
@@ -85,7 +85,7 @@ def code_of(instance_type: str, capacity_type: CapacityType) -> str:
     return codes[0] if capacity_type is CapacityType.SPOT else codes[1]
 
 
-async def read_quotas(api: AwsApi, settings: AwsSettings, place: Place) -> Sequence[QuotaUse]:
+async def read_quotas(api: AwsApi, settings: AwsSettings, place: AwsPlace) -> Sequence[VcpuQuota]:
     """The quotas that our offerings in a place count in, with their use; errors as `AwsApi.read`."""
     types = [
         offering.instance_type
@@ -108,7 +108,7 @@ async def read_quotas(api: AwsApi, settings: AwsSettings, place: Place) -> Seque
             QuotaCode=code,
         )
         found.append(
-            QuotaUse(
+            VcpuQuota(
                 place=place,
                 code=code,
                 capacity_type=CapacityType(kind),
@@ -120,7 +120,7 @@ async def read_quotas(api: AwsApi, settings: AwsSettings, place: Place) -> Seque
     return found
 
 
-async def _used(api: AwsApi, place: Place) -> tuple[Counter[str], Counter[str]]:
+async def _used(api: AwsApi, place: AwsPlace) -> tuple[Counter[str], Counter[str]]:
     """Count vCPUs by code of quota: of all instances, and of those with our tags."""
     filters = [{"Name": "instance-state-name", "Values": list(_COUNTING)}]
     running = [
@@ -142,7 +142,7 @@ async def _used(api: AwsApi, place: Place) -> tuple[Counter[str], Counter[str]]:
     return used, ours
 
 
-async def _vcpus(api: AwsApi, place: Place, types: Sequence[str]) -> Mapping[str, int]:
+async def _vcpus(api: AwsApi, place: AwsPlace, types: Sequence[str]) -> Mapping[str, int]:
     found: dict[str, int] = {}
     for first in range(0, len(types), _TYPES_A_CALL):
         answer = await api.read(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from spotline.adapters.clouds.aws.api import BotoApi, Place
+from spotline.adapters.clouds.aws.api import AwsPlace, BotoApi
 from spotline.adapters.clouds.aws.calling import Answer, CallRefused
 from spotline.adapters.clouds.aws.calls import Calls
 from spotline.adapters.clouds.aws.errors import AwsRefused, NoAnswer, NotReached
@@ -44,7 +44,7 @@ class ApiReader:
         self, account: str, region: str, service: str, operation: str, **params: Any
     ) -> Answer:
         """As `AwsReader.call`; what only reads is asked again, a few times, where nobody answers."""
-        place, name = Place(account, region), method_name(operation)
+        place, name = AwsPlace(account, region), method_name(operation)
         ask = self._api.read if operation.startswith(_READS) else self._api.call
         try:
             return await ask(place, service, name, **params)

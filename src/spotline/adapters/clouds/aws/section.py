@@ -9,15 +9,19 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from spotline.adapters.clouds.aws.settings import (
+    MOST_QUEUE_WAIT_S,
     AwsAccount,
     AwsOffering,
     AwsSettings,
     is_loopback,
 )
 from spotline.adapters.files.fields import (
+    Count,
     Name,
     Part,
     Positive,
+    TimeNs,
+    Usd,
     Whole,
     expected,
     read_part,
@@ -96,6 +100,10 @@ class _OfferingsPart(Part):
     placement_group: Name | None = None
     placement_groups: dict[Name, Name] | None = None
     capacity_reservation_id: CapacityReservation | None = None
+    capacity_block: Annotated[bool, Field(strict=True)] = False
+    reserved_instances: Whole | None = None
+    reserved_until: TimeNs | None = None
+    reserved_usd_per_hour: Usd | None = None
 
 
 class _ClockPart(Part):
@@ -112,6 +120,7 @@ class _AwsPart(Part):
     connect_timeout_s: Positive = 5.0
     read_timeout_s: Positive = 30.0
     identity_certificates: Name | None = None
+    queue_wait_s: Annotated[Count, Field(le=MOST_QUEUE_WAIT_S)] = MOST_QUEUE_WAIT_S
 
 
 def read_section(section: Mapping[str, Any]) -> AwsSettings:
@@ -150,6 +159,7 @@ def read_section(section: Mapping[str, Any]) -> AwsSettings:
         connect_timeout_s=part.connect_timeout_s,
         read_timeout_s=part.read_timeout_s,
         identity_certificates=part.identity_certificates or "",
+        queue_wait_s=part.queue_wait_s,
     )
 
 
@@ -183,6 +193,10 @@ def _expanded(entry: _OfferingsPart) -> Iterator[AwsOffering]:
                 subnet_id=_of(entry.subnet_id, entry.subnets, zone),
                 placement_group=_of(entry.placement_group, entry.placement_groups, zone),
                 capacity_reservation_id=entry.capacity_reservation_id or "",
+                capacity_block=entry.capacity_block,
+                reserved_instances=entry.reserved_instances or 0,
+                reserved_until_ns=entry.reserved_until or 0,
+                reserved_usd_per_hour=entry.reserved_usd_per_hour or 0.0,
             )
 
 
@@ -274,7 +288,25 @@ def _of_entry(field: str, entry: _OfferingsPart, part: _AwsPart) -> Iterator[Mis
             expected="one zone and one instance type, as a reservation has",
             found=f"{len(zones) * len(types)} offerings",
         )
+    yield from _of_commitment(field, entry)
     yield from _of_gpus(field, entry, types)
+
+
+def _of_commitment(field: str, entry: _OfferingsPart) -> Iterator[Mistake]:
+    stated = ("capacity_block", "reserved_instances", "reserved_until", "reserved_usd_per_hour")
+    named = [name for name in stated if getattr(entry, name)]
+    if named and not entry.capacity_reservation_id:
+        yield Mistake(
+            field=f"{field}.capacity_reservation_id",
+            expected=f"the reservation that {named[0]} is said of, cr-...",
+            found="nothing",
+        )
+    elif named and entry.reserved_instances is None and named != ["capacity_block"]:
+        yield Mistake(
+            field=f"{field}.reserved_instances",
+            expected=f"how many instances are reserved, beside {named[0]}",
+            found="nothing",
+        )
 
 
 def _of_zones(field: str, entry: _OfferingsPart, zones: tuple[str, ...]) -> Iterator[Mistake]:

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from spotline.adapters.clouds.aws.api import Place
+from spotline.adapters.clouds.aws.api import AwsPlace
 from spotline.adapters.clouds.aws.parse import Shown, interruption_by
 from spotline.adapters.write_ahead import write_ahead
 from spotline.application.cloud_actuator.ports import (
@@ -51,6 +51,7 @@ CREATE TABLE IF NOT EXISTS takings (
     taking INTEGER PRIMARY KEY AUTOINCREMENT, token TEXT NOT NULL UNIQUE, told TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS unread (
     message_id TEXT PRIMARY KEY, body TEXT NOT NULL, problem TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS never_ran (instance_id TEXT PRIMARY KEY);
 CREATE TABLE IF NOT EXISTS counts (name TEXT PRIMARY KEY, count INTEGER NOT NULL);
 """
 # A taking is asked for again right after a crash, if at all; unread messages are for a person.
@@ -70,12 +71,12 @@ class SentLaunch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class KnownInstance:
     """An instance as it was last seen, and where it is."""
 
     instance: Instance
     owner: str
-    place: Place
+    place: AwsPlace
     zone: str
     reason: str
     noticed: bool
@@ -84,7 +85,7 @@ class Known:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class ToldEvent:
     """What was told of an instance, ours or not, under an id that is the same each time."""
 
     event_id: str
@@ -217,7 +218,19 @@ class AwsStore:
                     "UPDATE instances SET asked = 1 WHERE instance_id = ?", (instance_id,)
                 )
 
-    def known(self, instance_ids: Iterable[str]) -> dict[str, Known]:
+    def note_never_ran(self, instance_ids: Iterable[str]) -> None:
+        """Note what was still pending as it was ended: it is not billed."""
+        with self.transaction() as connection:
+            connection.executemany(
+                "INSERT OR IGNORE INTO never_ran VALUES (?)", [(one,) for one in instance_ids]
+            )
+
+    def never_ran(self, instance_ids: Iterable[str]) -> set[str]:
+        """Those of these instances that were still pending as they were ended."""
+        query = "SELECT instance_id FROM never_ran WHERE instance_id = ?"
+        return {one for one in instance_ids if self._rows(query, (one,))}
+
+    def known(self, instance_ids: Iterable[str]) -> dict[str, KnownInstance]:
         """Those of these instances that were ever granted or shown."""
         found = {}
         for instance_id in instance_ids:
@@ -225,7 +238,7 @@ class AwsStore:
             found.update({row["instance_id"]: _known_of(row) for row in rows})
         return found
 
-    def living_in(self, owner: str, place: Place) -> list[Known]:
+    def living_in(self, owner: str, place: AwsPlace) -> list[KnownInstance]:
         """What was last seen of an owner's instances in a place and had not ended, in launch order.
 
         Of those that were granted, only what was shown since.
@@ -251,7 +264,7 @@ class AwsStore:
 
     # --- events -------------------------------------------------------------------------------
 
-    def heard(self, events: Iterable[Told], now_ns: int) -> None:
+    def heard(self, events: Iterable[ToldEvent], now_ns: int) -> None:
         """Note what was told of instances: the first word on an event counts."""
         with self.transaction() as connection:
             for event in events:
@@ -398,11 +411,11 @@ def _read(stated: Mapping[str, Any]) -> Instance:
     )
 
 
-def _known_of(row: sqlite3.Row) -> Known:
-    return Known(
+def _known_of(row: sqlite3.Row) -> KnownInstance:
+    return KnownInstance(
         instance=replace(_read(json.loads(row["stated"])), state=InstanceState(row["state"])),
         owner=row["owner"],
-        place=Place(row["account"], row["region"]),
+        place=AwsPlace(row["account"], row["region"]),
         zone=row["zone"],
         reason=row["reason"],
         noticed=bool(row["noticed"]),

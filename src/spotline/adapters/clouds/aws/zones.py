@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import structlog
 
-from spotline.adapters.clouds.aws.api import AwsApi, Place
+from spotline.adapters.clouds.aws.api import AwsApi, AwsPlace
 from spotline.adapters.clouds.aws.errors import AwsRefused, NoAnswer, NotReached
 from spotline.application.cloud_actuator.ports import CloudClock
 from spotline.domain.units import NS_PER_S
@@ -20,23 +20,23 @@ _KNOWN_FOR_S = 300
 _IMPAIRED = ("impaired", "unavailable")
 
 
-class Zones:
+class ZoneHealth:
     """The states of zones, by place, read every five minutes of market time at most."""
 
     def __init__(self, api: AwsApi, clock: CloudClock) -> None:
         self._api, self._clock = api, clock
-        self._impaired: dict[Place, frozenset[str]] = {}
-        self._read_ns: dict[Place, int] = {}
+        self._impaired: dict[AwsPlace, frozenset[str]] = {}
+        self._read_ns: dict[AwsPlace, int] = {}
 
-    def is_impaired(self, place: Place, zone: str) -> bool:
+    def is_impaired(self, place: AwsPlace, zone: str) -> bool:
         """Whether AWS said so of a zone, by id or name, when it was last asked."""
         return zone in self.impaired(place)
 
-    def impaired(self, place: Place) -> frozenset[str]:
+    def impaired(self, place: AwsPlace) -> frozenset[str]:
         """The zones of a place that are in trouble, by id and by name, as they were last read."""
         return self._impaired.get(place, frozenset())
 
-    async def look(self, place: Place) -> None:
+    async def look(self, place: AwsPlace) -> None:
         """Read the states of a place's zones, if that is due; what cannot be read stays as it was."""
         now_ns = self._clock.now_ns()
         read_ns = self._read_ns.get(place)
@@ -44,7 +44,7 @@ class Zones:
             self._read_ns[place] = now_ns
             self._impaired[place] = await self._read(place)
 
-    async def _read(self, place: Place) -> frozenset[str]:
+    async def _read(self, place: AwsPlace) -> frozenset[str]:
         try:
             answer = await self._api.read(
                 place, "ec2", "describe_availability_zones", AllAvailabilityZones=False

@@ -29,10 +29,12 @@ from spotline.adapters.files.limits_file import LimitsPart
 from spotline.adapters.files.mistake import SecretText
 from spotline.adapters.files.reservations_file import ReservationPart
 from spotline.adapters.files.spotline_yaml.secret_values import BY_PLACE, NOT_SHOWN
+from spotline.domain.market.overrides import PriceOverride, SavingsPlan
+from spotline.domain.units import micro_usd_from_usd
 
 
 @dataclass(frozen=True, slots=True)
-class Sets:
+class StatedAs:
     """What a key sets.
 
     Attributes
@@ -50,12 +52,12 @@ class Sets:
     is_path: bool = False
 
 
-def _path(option: str, *variables: str) -> Sets:
-    return Sets(option, variables, is_path=True)
+def _path(option: str, *variables: str) -> StatedAs:
+    return StatedAs(option, variables, is_path=True)
 
 
-def _sets(option: str, *variables: str) -> Sets:
-    return Sets(option, variables)
+def _sets(option: str, *variables: str) -> StatedAs:
+    return StatedAs(option, variables)
 
 
 def _without_password(value: Any) -> Any:
@@ -217,6 +219,28 @@ class OverridePart(Part):
     from_: Annotated[TimeNs | None, Field(alias="from")] = None
     until: TimeNs | None = None
 
+    def price_override(self) -> PriceOverride:
+        """What it says of prices; `ValueError` where that cannot be."""
+        plan = self.savings_plan
+        return PriceOverride(
+            offerings=self.offerings,
+            on_demand_micro_usd=micro_usd_from_usd(self.on_demand_usd_per_instance_hour or 0.0),
+            on_demand_discount_ppm=_ppm(self.on_demand_discount),
+            spot_discount_ppm=_ppm(self.spot_discount),
+            savings_plan=None
+            if plan is None
+            else SavingsPlan(
+                micro_usd_per_hour=micro_usd_from_usd(plan.usd_per_hour),
+                discount_ppm=_ppm(plan.on_demand_discount),
+            ),
+            from_ns=self.from_ or 0,
+            until_ns=self.until or 0,
+        )
+
+
+def _ppm(share: float | None) -> int:
+    return round((share or 0.0) * 1_000_000)
+
 
 Override = Annotated[OverridePart, BeforeValidator(_only_one_of_spot)]
 
@@ -245,12 +269,12 @@ class ConfigPart(Part):
     clouds: dict[Name, dict[str, Any]] = Field(default_factory=dict, repr=False)
 
 
-def keys() -> Iterator[tuple[str, Sets]]:
+def keys() -> Iterator[tuple[str, StatedAs]]:
     """Every key that sets an option or a variable, in the order of the file."""
     yield from _keys_of(ConfigPart, "")
 
 
-def _keys_of(part: type[Part], above: str) -> Iterator[tuple[str, Sets]]:
+def _keys_of(part: type[Part], above: str) -> Iterator[tuple[str, StatedAs]]:
     for name, field in part.model_fields.items():
         sets = sets_of(field)
         if sets is not None:
@@ -260,9 +284,9 @@ def _keys_of(part: type[Part], above: str) -> Iterator[tuple[str, Sets]]:
             yield from _keys_of(inner, f"{above}{name}.")
 
 
-def sets_of(field: FieldInfo) -> Sets | None:
+def sets_of(field: FieldInfo) -> StatedAs | None:
     """What a field sets, None for one that sets nothing by itself."""
-    return next((mark for mark in field.metadata if isinstance(mark, Sets)), None)
+    return next((mark for mark in field.metadata if isinstance(mark, StatedAs)), None)
 
 
 def value_at(part: Part, key: str) -> Any:

@@ -23,7 +23,8 @@ from spotline.adapters.files.spotline_yaml.parts import (
 from spotline.adapters.files.spotline_yaml.secret_values import Secrets
 from spotline.adapters.files.yaml_file import parse_yaml_with_lines, read_text
 from spotline.domain.limits.spending import Spending
-from spotline.domain.market.market import Market
+from spotline.domain.market.grid import AnyMarket
+from spotline.domain.market.overrides import PriceOverride, PriceOverrides
 from spotline.domain.market.reservations import with_reservations
 
 _CLOUDS = "clouds"
@@ -86,12 +87,28 @@ class SpotlineConfig:
             found["SPENDING"] = self.spending.to_json()
         return found
 
-    def reserved(self, market: Market) -> Market:
+    def reserved(self, market: AnyMarket) -> AnyMarket:
         """The market with what is paid for already; `BadFile` where that is not of the market."""
         added, mistakes = reserved_offerings(market.offerings, self.reservations)
         if mistakes:
             raise self.wrong(mistakes)
         return with_reservations(market, added) if added else market
+
+    def price_overrides(self) -> PriceOverrides:
+        """What this buyer pays; `BadFile` where a price or a time cannot be."""
+        stated: list[PriceOverride] = []
+        mistakes: list[Mistake] = []
+        for index, part in enumerate(self.overrides):
+            try:
+                stated.append(part.price_override())
+            except ValueError as error:
+                expected, _, found = str(error).partition(", was ")
+                mistakes.append(
+                    Mistake(field=f"overrides[{index}]", expected=expected, found=found or "none")
+                )
+        if mistakes:
+            raise self.wrong(mistakes)
+        return PriceOverrides(stated=tuple(stated))
 
     def wrong(self, mistakes: Iterable[Mistake]) -> BadFile:
         """The error of these mistakes, each with its line."""

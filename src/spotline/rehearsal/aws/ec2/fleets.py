@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -75,10 +76,7 @@ def create_fleet(world: World, call: Call, failing: LaunchError | None = None) -
     dry_run(call)
     if before is not None:
         return dict(before.answer)
-    number = world.state.records
-    fleet_id = "fleet-" + "-".join(
-        hexadecimal(digits, world.seed, "fleet", number, digits) for digits in (8, 4, 5, 6, 12)
-    )
+    fleet_id = "fleet-" + str(uuid.UUID(hexadecimal(32, world.seed, "fleet", world.state.records)))
     marks = Marks(tags=tags_of(params, "instance"), fleet_id=fleet_id)
     sources, errors = _sources(world, call, templates, targets)
     parts = []

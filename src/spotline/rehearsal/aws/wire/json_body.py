@@ -29,8 +29,10 @@ _PYTHON_TYPES: Mapping[str, tuple[type, ...]] = {
 }
 
 
-def read_json(body: bytes, shape: WireShape | None) -> dict[str, Any]:
-    """Read the input shape's members.
+def read_json(
+    body: bytes, shape: WireShape | None, found: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Read the input shape's members, beside those that were `found` elsewhere.
 
     Raises
     ------
@@ -47,14 +49,18 @@ def read_json(body: bytes, shape: WireShape | None) -> dict[str, Any]:
         if document:
             raise BadParameter("unknown", min(document), f"{min(document)} is not expected")
         return {}
-    return _read_structure(shape, document, "")
+    return _read_structure(shape, document, "", found or {})
 
 
-def _read_structure(shape: WireShape, document: dict[str, Any], path: str) -> dict[str, Any]:
+def _read_structure(
+    shape: WireShape, document: dict[str, Any], path: str, found: Mapping[str, Any]
+) -> dict[str, Any]:
     wire = {
-        str(member.serialization.get("name", name)): name for name, member in shape.members.items()
+        str(member.serialization.get("name", name)): name
+        for name, member in shape.members.items()
+        if "location" not in member.serialization
     }
-    read: dict[str, Any] = {}
+    read: dict[str, Any] = dict(found)
     for key, value in document.items():
         where = f"{path}.{key}" if path else key
         if key not in wire:
@@ -76,7 +82,7 @@ def _read(shape: WireShape, value: Any, path: str) -> Any:
     if not isinstance(value, allowed) or (isinstance(value, bool) and bool not in allowed):
         raise BadParameter("type", path, f"{path} must be a {kind}, was {json.dumps(value)[:60]}")
     if kind == "structure":
-        return _read_structure(shape, document, path)
+        return _read_structure(shape, document, path, {})
     if kind == "list":
         read = [
             _read(shape.member, element, f"{path}.{at}") for at, element in enumerate(document, 1)

@@ -11,7 +11,7 @@ import functools
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-SERVICES = ("ec2", "sts", "sqs", "events", "pricing", "service-quotas")
+SERVICES = ("ec2", "sts", "sqs", "events", "pricing", "service-quotas", "iam", "fis")
 """The services that a rehearsal has, as botocore names them."""
 
 
@@ -32,6 +32,7 @@ class WireOperation(Protocol):
     """An operation, and what goes in and comes out; None: nothing."""
 
     name: str
+    http: Mapping[str, Any]
     input_shape: WireShape | None
     output_shape: WireShape | None
 
@@ -61,6 +62,8 @@ class ServiceDescription:
         self._model = ServiceModel(loader.load_service_model(name, "service-2"), name)
         metadata: Mapping[str, Any] = self._model.metadata
         self.protocol: str = self._model.resolved_protocol
+        # Both write JSON; they differ in where a request says what it is.
+        self.speaks_json = self.protocol in ("json", "rest-json")
         self.api_version: str = metadata["apiVersion"]
         self.namespace: str = metadata.get("xmlNamespace", "")
         self.json_version: str = metadata.get("jsonVersion", "")

@@ -15,6 +15,7 @@ from spotline.rehearsal.aws.wire.models import (
     WireShape,
     unfitting,
 )
+from spotline.rehearsal.aws.wire.rest import WireRequest, find_operation, read_rest
 from spotline.rehearsal.aws.wire.scalars import OPEN_ENUMS, BadParameter
 
 
@@ -58,17 +59,29 @@ _CODES: Mapping[str, Mapping[str, str]] = {
         "pricing": "InvalidParameterException",
         "service-quotas": "IllegalArgumentException",
         "": "ValidationException",
+        "iam": "ValidationError",
+        "fis": "ValidationException",
         "sts": "ValidationError",
     },
-    "unknown": {"ec2": "UnknownParameter", "sts": "ValidationError", "": "SerializationException"},
+    "unknown": {
+        "ec2": "UnknownParameter",
+        "iam": "ValidationError",
+        "fis": "ValidationException",
+        "sts": "ValidationError",
+        "": "SerializationException",
+    },
     "type": {
         "ec2": "InvalidParameterValue",
+        "iam": "ValidationError",
+        "fis": "ValidationException",
         "sts": "ValidationError",
         "": "SerializationException",
     },
     "range": {
         "ec2": "InvalidParameterValue",
         "sqs": "InvalidParameterValue",
+        "iam": "ValidationError",
+        "fis": "ValidationException",
         "sts": "ValidationError",
         "pricing": "InvalidParameterException",
         "service-quotas": "IllegalArgumentException",
@@ -76,6 +89,8 @@ _CODES: Mapping[str, Mapping[str, str]] = {
     },
     "malformed": {
         "ec2": "MalformedQueryString",
+        "iam": "MalformedQueryString",
+        "fis": "ValidationException",
         "sts": "MalformedQueryString",
         "": "SerializationException",
     },
@@ -90,14 +105,9 @@ def refusal(service: str, problem: BadParameter) -> AwsError:
 
 
 def read_call(
-    service: ServiceDescription, target: str, body: bytes
+    service: ServiceDescription, request: WireRequest
 ) -> tuple[WireOperation, dict[str, Any]]:
     """Which operation is called, and with which members of its input shape.
-
-    Parameters
-    ----------
-    target
-        The header `X-Amz-Target`, which the protocol `json` has; otherwise unused.
 
     Raises
     ------
@@ -105,22 +115,44 @@ def read_call(
         The operation is unknown, or a parameter is not what its shape says.
     """
     try:
+        if service.protocol == "rest-json":
+            found = find_operation(service, request)
+            if found is None:
+                raise AwsError(
+                    "UnknownOperationException",
+                    f"{request.method} {request.path} is not known",
+                    status=404,
+                )
+            return found[0], read_rest(request, found[0].input_shape, found[1])
         if service.protocol == "json":
-            prefix, _, name = target.rpartition(".")
-            operation = service.operation(name) if prefix == service.target_prefix else None
-            if operation is None:
-                raise AwsError("UnknownOperationException", f"{target or 'nothing'} is not known")
-            return operation, json_body.read_json(body, operation.input_shape)
-        request = form.read_form(body)
-        operation = service.operation(request.action)
-        if operation is None or request.version != service.api_version:
-            raise unknown_action(request.action, request.version)
-        of_ec2 = service.protocol == "ec2"
-        return operation, form.read_members(
-            request, operation.input_shape, lists_are_numbered_at_once=of_ec2
-        )
+            return _read_json_call(service, request)
+        return _read_form_call(service, request)
     except BadParameter as problem:
         raise refusal(service.name, problem) from problem
+
+
+def _read_json_call(
+    service: ServiceDescription, request: WireRequest
+) -> tuple[WireOperation, dict[str, Any]]:
+    prefix, _, name = request.target.rpartition(".")
+    operation = service.operation(name) if prefix == service.target_prefix else None
+    if operation is None:
+        said = request.target or "nothing"
+        raise AwsError("UnknownOperationException", f"{said} is not known")
+    return operation, json_body.read_json(request.body, operation.input_shape)
+
+
+def _read_form_call(
+    service: ServiceDescription, request: WireRequest
+) -> tuple[WireOperation, dict[str, Any]]:
+    said = form.read_form(request.body)
+    operation = service.operation(said.action)
+    if operation is None or said.version != service.api_version:
+        raise unknown_action(said.action, said.version)
+    of_ec2 = service.protocol == "ec2"
+    return operation, form.read_members(
+        said, operation.input_shape, lists_are_numbered_at_once=of_ec2
+    )
 
 
 def unknown_action(action: str, version: str) -> AwsError:
@@ -147,7 +179,7 @@ def write_answer(
         wrong = _closed_enums(given, shape, "")
     if wrong:
         raise AnswerNotOfModel(f"{service.name} {operation.name}: {wrong}")
-    if service.protocol == "json":
+    if service.speaks_json:
         document = {} if shape is None else json_body.write_json(given, shape)
         # An operation without output answers with no body at all.
         body = b"" if shape is None else json.dumps(document).encode()
@@ -161,7 +193,7 @@ def write_answer(
 
 def write_error(service: ServiceDescription, error: AwsError, request_id: str) -> WireAnswer:
     """Serialise a refusal as the service's protocol has it."""
-    if service.protocol != "json":
+    if not service.speaks_json:
         inner = _xml_error(service, error, request_id)
         answer = _xml(error.status, inner, request_id)
         return WireAnswer(
@@ -173,7 +205,11 @@ def write_error(service: ServiceDescription, error: AwsError, request_id: str) -
     if service.query_compatible:
         fault = "Sender" if error.status < 500 else "Receiver"
         headers["x-amzn-query-error"] = f"{_OF_QUERY.get(name, name)};{fault}"
-    body = json.dumps({"__type": _namespaced(service, name), "message": error.message}).encode()
+    said = {"__type": _namespaced(service, name), "message": error.message}
+    if service.protocol == "rest-json":
+        headers["x-amzn-errortype"] = name
+        del said["__type"]
+    body = json.dumps(said).encode()
     return WireAnswer(status=error.status, body=body, headers={**headers, **error.headers})
 
 
@@ -182,8 +218,11 @@ def _namespaced(service: ServiceDescription, name: str) -> str:
 
 
 def _json_headers(service: ServiceDescription, request_id: str) -> dict[str, str]:
+    kind = "application/json"
+    if service.protocol == "json":
+        kind = f"application/x-amz-json-{service.json_version}"
     return {
-        "content-type": f"application/x-amz-json-{service.json_version}",
+        "content-type": kind,
         "x-amzn-requestid": request_id,
     }
 

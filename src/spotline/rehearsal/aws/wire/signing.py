@@ -111,18 +111,21 @@ _UNKNOWN_KEY = {
     "ec2": ("AuthFailure", 401),
     "sts": ("InvalidClientTokenId", 403),
     "sqs": ("InvalidClientTokenId", 403),
+    "iam": ("InvalidClientTokenId", 403),
     "": ("UnrecognizedClientException", 400),
 }
 _WRONG = {
     "ec2": ("SignatureDoesNotMatch", 403),
     "sts": ("SignatureDoesNotMatch", 403),
     "sqs": ("SignatureDoesNotMatch", 403),
+    "iam": ("SignatureDoesNotMatch", 403),
     "": ("InvalidSignatureException", 400),
 }
 _SESSION_OVER = {
     "ec2": ("RequestExpired", 400),
     "sts": ("ExpiredToken", 403),
     "sqs": ("ExpiredToken", 403),
+    "iam": ("ExpiredToken", 403),
     "": ("ExpiredTokenException", 400),
 }
 _SKEWED = {**_WRONG, "ec2": ("RequestExpired", 400)}

@@ -76,7 +76,7 @@ def test_where_no_end_is_stated_nothing_is_known_yet(said):
     ("said", "field"),
     [
         ({"LaunchTime": None}, "LaunchTime"),
-        ({"LaunchTime": datetime(2026, 1, 5)}, "LaunchTime"),
+        ({"LaunchTime": BEGAN.replace(tzinfo=None)}, "LaunchTime"),
         ({"InstanceType": ""}, "InstanceType"),
         ({"InstanceId": ""}, "InstanceId"),
     ],

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from spotline.adapters.clouds.aws.api import CALLS
-from spotline.adapters.clouds.aws.calls import EXAMINING, INTERRUPTING, OBSERVING
+from spotline.adapters.clouds.aws.calls import BILLING, EXAMINING, INTERRUPTING, OBSERVING
 from spotline.adapters.clouds.aws.doctor.queues import (
     ADVICE,
     NOTICE,
@@ -135,6 +135,10 @@ def test_one_role_alone_is_passed_and_one_queue_read():
     for action in ("sqs:ReceiveMessage", "sqs:DeleteMessage"):
         (reading,) = of_action("act", action)
         assert reading["Resource"].endswith(":QUEUE_NAME")
+
+
+def test_bills_are_read_by_the_rights_to_observe_and_to_act():
+    assert set(actions(BILLING)) <= allowed("observe") | allowed("act")
 
 
 def operations_in(*folders: str) -> set[str]:

@@ -2,13 +2,13 @@
 
 import pytest
 
-from spotline.adapters.clouds.aws.api import Place
+from spotline.adapters.clouds.aws.api import AwsPlace
 from spotline.adapters.clouds.aws.errors import AwsRefused
 from spotline.adapters.clouds.aws.quotas import code_of, read_quotas
 from spotline.domain.market.offering import CapacityType
 from tests.fakes.aws_api import SETTINGS, ScriptedApi, instance, page
 
-HERE = Place("default", "us-east-1")
+HERE = AwsPlace("default", "us-east-1")
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from spotline.adapters.clouds.aws.api import Place
+from spotline.adapters.clouds.aws.api import AwsPlace
 from spotline.adapters.clouds.aws.calling import MOST_PAGES, CallRefused, pages
 from spotline.adapters.clouds.aws.calls import EXAMINING, INTERRUPTING, OBSERVING
 from spotline.adapters.clouds.aws.errors import AwsRefused, NoAnswer, NotReached
@@ -49,7 +49,7 @@ async def test_only_what_changes_nothing_is_asked_again(operation, how):
 
     assert await ours.call(*WHERE, operation, MaxResults=5) == {"a": 1}
 
-    place = Place("main", "us-east-1")
+    place = AwsPlace("main", "us-east-1")
     assert api.asked == [(how, place, "ec2", method_name(operation), {"MaxResults": 5})]
 
 

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 import pytest
 import yaml
 
-from spotline.adapters.clouds.aws.section import read_section
-from spotline.adapters.clouds.aws.settings import AwsAccount, AwsSettings, is_loopback
+from spotline.adapters.clouds.aws.section import (
+    _AccountPart,
+    _AwsPart,
+    _OfferingsPart,
+    read_section,
+)
+from spotline.adapters.clouds.aws.settings import (
+    AwsAccount,
+    AwsOffering,
+    AwsSettings,
+    is_loopback,
+)
 from spotline.adapters.files.mistake import BadFile, SecretText
 from spotline.domain.market.market_clock import MarketClock
+from spotline.domain.market.offering import Reservation
 from spotline.domain.modes import Mode
 
 GOOD = """
@@ -71,6 +83,36 @@ def test_a_rehearsal_has_a_clock_and_accounts_that_are_live_and_types_of_its_own
     assert settings.rehearsed
     assert settings.clock == MarketClock(wall_ns=5, market_ns=7, market_s_per_s=60.0)
     assert settings.account_modes() == {"aws/default": Mode.LIVE}
+
+
+def test_a_commitment_is_an_offering_of_its_own_beside_what_is_bought_there() -> None:
+    def reserve(read: dict[str, Any]) -> None:
+        place = {"account": "research", "region": "us-east-1", "zone": "use1-az1"}
+        read["offerings"].append(
+            {
+                **{**place, "instance_type": "p3.2xlarge", "launch_template_id": "lt-0c"},
+                **{"capacity_reservation_id": "cr-0a", "capacity_block": True},
+                **{"reserved_instances": 4, "reserved_until": "1971-01-01T00:00:00Z"},
+                "reserved_usd_per_hour": 1.5,
+            }
+        )
+
+    offering = read_section(section(reserve)).offerings[-1]
+
+    assert offering.offering_id == "aws:research:use1-az1:p3.2xlarge/reserved/cr-0a"
+    assert offering.capacity_block
+    assert offering.reservation == Reservation(
+        instances=4, ends_ns=365 * 86_400 * 10**9, sunk_price_micro_usd=1_500_000
+    )
+
+
+def test_everything_that_can_be_set_has_its_key() -> None:
+    """Fields of the settings that the file has no word for could not be set at all."""
+    for settings, part in ((AwsSettings, _AwsPart), (AwsAccount, _AccountPart)):
+        assert {each.name for each in fields(settings)} == set(part.model_fields)
+    selectors = {"zones", "instance_types", "launch_templates", "subnets", "placement_groups"}
+    keys = {each.name.replace("until_ns", "until") for each in fields(AwsOffering)}
+    assert keys == set(_OfferingsPart.model_fields) - selectors
 
 
 def set_account(**fields: Any) -> Any:
@@ -180,6 +222,23 @@ def put(**fields: Any) -> Any:
             "offerings[1]: expected each account, zone and instance type once, found "
             "aws:research:use1-az1:p3.2xlarge again",
         ),
+        (
+            set_entry(reserved_instances=4),
+            "offerings[0].capacity_reservation_id: expected the reservation that reserved_instances "
+            "is said of, cr-..., found nothing",
+        ),
+        (
+            set_entry(
+                zones=["use1-az1"],
+                instance_types=["p3.2xlarge"],
+                launch_templates={"p3.2xlarge": "lt-0a"},
+                capacity_reservation_id="cr-0a",
+                reserved_usd_per_hour=2,
+            ),
+            "offerings[0].reserved_instances: expected how many instances are reserved, beside "
+            "reserved_usd_per_hour, found nothing",
+        ),
+        (put(queue_wait_s=21), "queue_wait_s: expected a number <= 20, found 21"),
         (
             put(clock={"market_s_per_s": 60}),
             "clock: expected no clock beside AWS itself, whose time is wall time; a rehearsal's has "

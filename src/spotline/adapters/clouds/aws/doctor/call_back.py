@@ -141,7 +141,7 @@ async def check_call_back(
         ]
     finally:
         await listener.close()
-        ended = await asyncio.shield(_end(look, launched)) if launched else []
+        ended = await _end(look, launched) if launched else []
     return [*checks, *ended]
 
 

@@ -83,7 +83,7 @@ def unread(
             f"could not be looked at: {error.code}",
             f"allow {action} (deploy/aws/doctor-policy.json), or look by hand",
         )
-    if error.code in _UNKNOWN:
+    if error.code in _UNKNOWN or error.message.endswith("is not rehearsed"):
         return left_open(name, where, f"{action} is not known there")
     return failed(name, where, f"{error.code}: {error.message}", "put right what AWS names")
 

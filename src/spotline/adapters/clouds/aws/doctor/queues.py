@@ -34,14 +34,14 @@ async def check_queue(reader: AwsReader, site: Site, url: str) -> list[CloudChec
                 f"{_SET_UP}, and state the queue's URL under queues of {site.account}",
             )
         ]
-    look = Look(reader, name, site)
+    look, checks = Look(reader, name, site), list[CloudCheck]()
     try:
         answer = await look.ask("sqs", "GetQueueAttributes", QueueUrl=url, AttributeNames=["All"])
         attributes = answer.get("Attributes", {})
-        checks = _of_attributes(where, attributes)
+        checks += _of_attributes(where, attributes)
         checks += await _of_rules(look, str(attributes.get("QueueArn", "")))
     except Unread as error:
-        return [error.check]
+        checks.append(error.check)
     return checks
 
 

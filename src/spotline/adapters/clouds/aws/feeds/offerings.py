@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from spotline.adapters.clouds.aws.settings import NOTICE_LEAD_S, AwsOffering
-from spotline.domain.market.offering import Offering
+from spotline.domain.market.offering import AWS_BILLING, Offering
 
 
 def market_offering(offering: AwsOffering) -> Offering:
@@ -23,4 +23,6 @@ def market_offering(offering: AwsOffering) -> Offering:
         gpus_per_instance=offering.gpus_per_instance,
         quota_pool=f"aws:{offering.account}:{offering.region}:{family}",
         notice_lead_s=NOTICE_LEAD_S,
+        reservation=offering.reservation,
+        billing=AWS_BILLING,
     )

@@ -1,0 +1,304 @@
+"""Feeds, doctor and certify against the rehearsal of AWS: a process that they meet over HTTP only."""
+
+import asyncio
+import csv
+import json
+import os
+import subprocess
+import sys
+import urllib.request
+from contextlib import aclosing
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from spotline.adapters.clouds.aws.api import BotoApi
+from spotline.adapters.clouds.aws.calls import EXAMINING, INTERRUPTING, OBSERVING
+from spotline.adapters.clouds.aws.certify.opening import processes_of
+from spotline.adapters.clouds.aws.certify.trial import Trial, TrialPlan
+from spotline.adapters.clouds.aws.doctor.examination import examine
+from spotline.adapters.clouds.aws.feeds.feed import AwsMarketFeed, FeedPace
+from spotline.adapters.clouds.aws.feeds.wall import SystemWall
+from spotline.adapters.clouds.aws.reader import ApiReader
+from spotline.adapters.files.spotline_yaml.reading import read_config
+from spotline.adapters.market.parquet import write_market
+from spotline.application.cloud_checks import (
+    CheckOutcome,
+    Examination,
+)
+from spotline.bootstrap.clouds import cloud_of
+from spotline.cli.main import app
+from spotline.domain.market.market import OBSERVED, Market
+from spotline.domain.market.offering import Offering, Quote
+from spotline.domain.modes import Mode
+from spotline.domain.units import NS_PER_S
+from tests.eventually import PATIENCE_S
+
+pytestmark = pytest.mark.integration
+
+SPEED = 600.0
+SLOTS, SLOT_S, START_S = 48, 3600, 1_793_430_000
+TYPES = {"g5.xlarge": ("a10g", 1, 400_000, 1_006_000), "p4d.24xlarge": ("a100-40gb", 8, 9_000_000, 21_957_642)}  # fmt: skip
+
+
+def market() -> Market:
+    """Two types of AWS in two zones of one account."""
+    offerings, prices = [], []
+    for zone in ("use1-az1", "use1-az2"):
+        for kind, (gpu, gpus, spot, on_demand) in TYPES.items():
+            offerings.append(
+                Offering(
+                    offering_id=f"aws:default:{zone}:{kind}",
+                    provider="aws",
+                    account="default",
+                    region="us-east-1",
+                    zone=zone,
+                    instance_type=kind,
+                    gpu_model=gpu,
+                    gpus_per_instance=gpus,
+                    quota_pool="p",
+                )
+            )
+            prices.append((spot, on_demand))
+    shape = (SLOTS, len(offerings))
+    starts = (START_S + np.arange(SLOTS, dtype=np.int64) * SLOT_S) * NS_PER_S
+    return Market(
+        offerings=tuple(offerings),
+        slot_s=SLOT_S,
+        start_ns=START_S * NS_PER_S,
+        spot_price_micro_usd=np.broadcast_to([spot for spot, _ in prices], shape).copy(),
+        on_demand_price_micro_usd=np.broadcast_to([price for _, price in prices], shape).copy(),
+        spot_available=np.full(shape, 8),
+        spot_provenance=np.full(shape, OBSERVED),
+        on_demand_available=np.full(shape, 8),
+        on_demand_provenance=np.full(shape, OBSERVED),
+        quoted_ns=np.repeat(starts[:, None], shape[1], axis=1),
+        source="test",
+    )
+
+
+STEPS = (
+    *("launch", "same token", "lost answer", "interruption", "orphan", "terminate"),
+    "nothing left",
+)
+
+
+class Rehearsal:
+    """A rehearsal that runs, and what can be done to it."""
+
+    def __init__(self, said: dict) -> None:
+        self.url, self.config = said["endpoint_url"], Path(said["config"])
+        environ = dict(os.environ)
+        config = read_config(self.config, environ)
+        self.settings = cloud_of(environ, "aws", Mode.LIVE, config).settings
+
+    def post(self, command: str, **params) -> dict:
+        request = urllib.request.Request(
+            f"{self.url}/_rehearsal/{command}", json.dumps(params).encode()
+        )
+        with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
+            return json.load(answer)
+
+    def bill(self) -> dict:
+        with urllib.request.urlopen(f"{self.url}/_rehearsal/bill", timeout=PATIENCE_S) as answer:
+            return json.load(answer)
+
+
+@pytest.fixture(scope="module")
+def rehearsal(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("rehearsal")
+    write_market(market(), folder / "market.parquet")
+    program = [
+        sys.executable,
+        "-m",
+        "spotline.rehearsal.aws",
+        "serve",
+        "--calm",
+        f"--speed={SPEED}",
+    ]
+    program += [f"--market={folder / 'market.parquet'}", f"--state={folder / 'state'}"]
+    with (
+        subprocess.Popen(program, stdout=subprocess.PIPE, text=True) as process,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        try:
+            assert process.stdout is not None
+            said = json.loads(process.stdout.readline())
+            patch.setenv("AWS_SHARED_CREDENTIALS_FILE", said["credentials"])
+            patch.delenv("AWS_PROFILE", raising=False)
+            yield Rehearsal(said)
+        finally:
+            process.terminate()
+            process.wait(PATIENCE_S)
+
+
+@pytest.fixture(scope="module")
+def reader(rehearsal):
+    made = ApiReader(rehearsal.settings, EXAMINING)
+    yield made
+    made.close()
+
+
+def test_the_doctor_finds_a_rehearsal_well_and_a_test_message_takes_its_way(rehearsal):
+    command = ["cloud", "doctor", "aws", f"--config={rehearsal.config}", "--test-message", "--json"]
+
+    done = CliRunner().invoke(app, command)
+
+    said = json.loads(done.stdout)
+    assert (done.exit_code, said["exit_code"], said["cloud"]) == (0, 0, "aws"), said
+    found: dict[str, set] = {}
+    for check in said["checks"]:
+        assert set(check) == {"name", "where", "outcome", "detail", "next_step"}
+        found.setdefault(check["name"], set()).add(check["outcome"])
+    well = ("credentials", "clock", "zones", "instance types", "quota", "queue", "rule")
+    for name in (*well, "test message", "list price"):
+        assert found[name] == {"ok"}, name
+    # TerminateInstances cannot be tried on what is nobody's.
+    assert found["rights"] == {"ok", "not checked"}
+
+
+async def test_the_doctor_names_what_an_account_may_not_do(rehearsal, reader):
+    account = rehearsal.settings.accounts[0].account_id
+    for operation in ("CreateFleet", "DescribeSubnets"):
+        rehearsal.post("deny", account_id=account, operation=operation)
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            checks = await examine(
+                reader, rehearsal.settings, SystemWall(), Examination(token="test-2")
+            )
+    finally:
+        for operation in ("CreateFleet", "DescribeSubnets"):
+            rehearsal.post("deny", account_id=account, operation=operation, allow=True)
+
+    told = {(check.name, check.outcome): check for check in checks}
+    assert "act-policy.json" in told["rights", CheckOutcome.FAILED].next_step
+    assert "ec2:DescribeSubnets" in told["launch template", CheckOutcome.WARNING].next_step
+
+
+async def test_the_feed_quotes_what_the_market_says(rehearsal):
+    api = ApiReader(rehearsal.settings, OBSERVING)
+    try:
+        feed = AwsMarketFeed(rehearsal.settings, api, SystemWall(), pace=FeedPace())
+        offerings = await feed.offerings()
+        async with asyncio.timeout(PATIENCE_S), aclosing(feed.quotes()) as quotes:
+            said = [await anext(quotes) for _ in offerings]
+    finally:
+        api.close()
+
+    traded = market()
+    assert all(isinstance(quote, Quote) for quote in said)
+    assert {
+        quote.offering_id: (quote.spot_price_micro_usd, quote.on_demand_price_micro_usd)
+        for quote in said
+    } == {offering.offering_id: TYPES[offering.instance_type][2:] for offering in traded.offerings}
+    assert not any(quote.spot_available.known for quote in said)
+
+
+class FisOfRehearsal:
+    """Implements `AwsReader`: the rehearsal has no FIS, so its console takes the instance back."""
+
+    def __init__(self, rehearsal: Rehearsal) -> None:
+        self.rehearsal, self.taken, self.deleted = rehearsal, [], []
+
+    async def call(self, account, region, service, operation, **params):
+        assert operation in INTERRUPTING[service]
+        if operation == "CreateExperimentTemplate":
+            (target,) = params["targets"].values()
+            self.taken = [arn.rpartition("/")[2] for arn in target["resourceArns"]]
+            return {"experimentTemplate": {"id": "EXT"}}
+        if operation == "StartExperiment":
+            for instance_id in self.taken:
+                await asyncio.to_thread(self.rehearsal.post, "interrupt", instance_id=instance_id)
+        else:
+            self.deleted.append(params["id"])
+        return {}
+
+
+async def test_a_certification_shows_every_step_and_agrees_with_the_bill(rehearsal, tmp_path):
+    fis, api = FisOfRehearsal(rehearsal), BotoApi(rehearsal.settings)
+    settings = rehearsal.settings
+    trial = Trial(
+        TrialPlan(
+            offering=next(each for each in settings.offerings if each.instance_type == "g5.xlarge"),
+            token="c1",
+            price_micro_usd=TYPES["g5.xlarge"][3],
+            most_micro_usd=200_000_000,
+            # Six minutes of the wall clock.
+            lease_s=60 * 3600,
+            account_id=settings.accounts[0].account_id,
+            interruption_role="arn:role",
+            poll_s=0.05,
+        ),
+        processes_of(settings, tmp_path, api),
+        fis,
+        SystemWall(),
+        settings.clock,
+    )
+
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            await trial.run()
+    finally:
+        api.close()
+    record = trial.record()
+
+    assert {check.name: check.outcome for check in record.checks} == dict.fromkeys(
+        STEPS,
+        CheckOutcome.OK,
+    )
+    assert fis.deleted == ["EXT"]
+    lines = [line for line in rehearsal.bill()["lines"] if record.owner in line["tags"].values()]
+    # Nothing twice, and nothing left.
+    assert sorted(line["instance_id"] for line in lines) == sorted(
+        held.instance_id for held in record.held
+    )
+    assert not any(line["open"] for line in lines)
+    assert sum(line["micro_usd"] for line in lines) <= record.cost_micro_usd + 3 * 100
+    _reconciled(record, lines, tmp_path)
+
+
+def _reconciled(record, lines, folder: Path) -> None:
+    """The report and an export of the bill, held against each other by the command."""
+    report, export = folder / "report.json", folder / "export.csv"
+    report.write_text(json.dumps(record.as_json()))
+    with export.open("w", newline="") as stream:
+        rows = csv.writer(stream)
+        rows.writerow(["line_item_resource_id", "line_item_unblended_cost", "line_item_usage_type"])
+        for line in lines:
+            use = "SpotUsage" if line["lifecycle"] == "spot" else "BoxUsage"
+            cost = f"{line['micro_usd'] / 1e6:.6f}"
+            rows.writerow([line["instance_id"], cost, f"{use}:{line['instance_type']}"])
+
+    command = ["cloud", "certify", "aws", "--reconcile", str(export), "--report", str(report)]
+    done = CliRunner().invoke(app, [*command, "--json"])
+
+    told = {line["instance_id"]: line for line in json.loads(done.stdout)}
+    assert set(told) == {line["instance_id"] for line in lines}
+    for line in lines:
+        assert told[line["instance_id"]]["billed_micro_usd"] == line["micro_usd"]
+
+
+def test_commands_say_what_they_need(rehearsal, tmp_path):
+    run = CliRunner().invoke
+    config = f"--config={rehearsal.config}"
+
+    without = run(app, ["cloud", "doctor", "aws"])
+    unpriced = run(app, ["cloud", "certify", "aws", config])
+    other = run(app, ["cloud", "doctor", "local", config])
+    dear = run(
+        app,
+        [
+            *("cloud", "certify", "aws", config, "--max-usd=0.01"),
+            f"--report={tmp_path / 'report.json'}",
+        ],
+    )
+    unknown = run(app, ["cloud", "certify", "aws", config, "--max-usd=5", "--offering=x"])
+
+    assert [each.exit_code for each in (without, unpriced, other, dear, unknown)] == [2] * 5
+    assert "clouds.aws: expected its accounts and offerings" in without.stderr
+    assert "--max-usd: expected what it may cost" in unpriced.stderr
+    assert "CLOUD: expected one that costs money (aws)" in other.stderr
+    assert "--max-usd: expected at least 1.01" in dear.stderr
+    assert "--offering: expected one of the offerings" in unknown.stderr

@@ -1,0 +1,172 @@
+"""What ended instances cost by AWS's word: prices in force, the minimum, the free hour, what fails."""
+
+import asyncio
+from datetime import UTC, datetime
+
+import pytest
+
+from spotline.adapters.clouds.aws.billing import AwsBiller
+from spotline.adapters.clouds.aws.feeds.on_demand import PriceInForce
+from spotline.adapters.clouds.aws.settings import AwsAccount, AwsOffering, AwsSettings
+from spotline.application.cloud_actuator.ports import BilledInstance
+from spotline.contracts.errors import ProviderUnavailable
+from spotline.domain.market.offering import CapacityType
+from spotline.domain.units import NS_PER_S, cost_micro_usd
+
+BEGIN_S = 1_767_571_200
+
+
+def offering(region="us-east-1", **said):
+    return AwsOffering(
+        account="a",
+        region=region,
+        zone="use1-az4",
+        instance_type="g5.xlarge",
+        gpu_model="a10g",
+        gpus_per_instance=1,
+        launch_template_id="lt-1",
+        **said,
+    )
+
+
+def at(second):
+    return datetime.fromtimestamp(BEGIN_S + second, tz=UTC)
+
+
+class ScriptedBills:
+    """Implements `AwsReader`, `OnDemandPrices` and `CloudClock` as the biller needs them."""
+
+    def __init__(self, rows=(), points=((-100, "1.000001"),)):
+        self.rows, self.points = list(rows), points
+        self.failing, self.calls, self.now_s = set(), [], 10**6
+
+    async def call(self, account, region, service, operation, **params):
+        self.calls.append((region, operation))
+        if (region, operation) in self.failing:
+            raise ProviderUnavailable(f"{operation} is not answered")
+        if operation == "DescribeInstances":
+            (named,) = params["Filters"]
+            rows = [row for row in self.rows if row["InstanceId"] in named["Values"]]
+            return {"Reservations": [{"Instances": [row]} for row in rows]}
+        assert operation == "DescribeSpotPriceHistory"
+        return {
+            "SpotPriceHistory": [
+                {
+                    "AvailabilityZone": "us-east-1a",
+                    "InstanceType": "g5.xlarge",
+                    "ProductDescription": "Linux/UNIX",
+                    "SpotPrice": price,
+                    "Timestamp": at(second),
+                }
+                for second, price in self.points
+                if at(second) <= params["EndTime"]
+            ]
+        }
+
+    def price(self, region, instance_type):
+        return PriceInForce(price_micro_usd=3_000_000, as_of_ns=0, source="a test")
+
+    async def refresh(self, at_ns):
+        """They are."""
+
+    def now_ns(self):
+        return (BEGIN_S + self.now_s) * NS_PER_S
+
+
+def row(instance_id, ran_s, *, taken=False, spot=True):
+    lifecycle = {"InstanceLifecycle": "spot"} if spot else {}
+    return {
+        "InstanceId": instance_id,
+        "InstanceType": "g5.xlarge",
+        **lifecycle,
+        "State": {"Name": "terminated"},
+        "StateTransitionReason": f"User initiated ({at(ran_s):%Y-%m-%d %H:%M:%S} GMT)",
+        "StateReason": {"Code": "Server.SpotInstanceTermination" if taken else "Client.User"},
+        "LaunchTime": at(0),
+        "Placement": {"AvailabilityZone": "us-east-1a", "AvailabilityZoneId": "use1-az4"},
+    }
+
+
+def costs(aws, *ids, sold=None, never_ran=()):
+    sold = sold or offering()
+    settings = AwsSettings(
+        accounts=(AwsAccount(name="a", account_id="000000000001"),),
+        offerings=tuple({one.offering_id: one for one in (sold, offering())}.values()),
+    )
+    biller = aws.biller = AwsBiller(aws, settings, aws, aws, lambda asked: never_ran)
+    return asked(aws, biller, *ids, sold=sold)
+
+
+def asked(aws, biller, *ids, sold=None):
+    ended = [
+        BilledInstance(
+            instance_id=one,
+            offering_id=(sold or offering()).offering_id,
+            capacity_type=CapacityType.SPOT,
+        )
+        for one in ids
+    ]
+    found = asyncio.run(biller.final_costs(ended))
+    return {settled.instance_id: settled.micro_usd for settled in found}
+
+
+def test_each_second_of_spot_costs_the_price_in_force():
+    aws = ScriptedBills([row("i-1", 1000)], points=[(600, "3.6"), (-100, "1.8")])
+
+    assert costs(aws, "i-1") == {"i-1": 600 * 500 + 400 * 1000}
+
+
+@pytest.mark.parametrize(
+    ("described", "expected"),
+    [
+        (row("i-1", 7), cost_micro_usd(1_000_001, 1, 60)),
+        (row("i-1", 3599, taken=True), 0),
+        (row("i-1", 3600, taken=True), 1_000_001),
+        (row("i-1", 3599), cost_micro_usd(1_000_001, 1, 3599)),
+        (row("i-1", 120, spot=False), cost_micro_usd(3_000_000, 1, 120)),
+    ],
+)
+def test_the_minimum_the_free_hour_and_the_list_price(described, expected):
+    assert costs(ScriptedBills([described]), "i-1") == {"i-1": expected}
+
+
+def test_what_was_ended_while_it_was_pending_is_not_billed():
+    aws = ScriptedBills([row("i-1", 30), row("i-2", 60)])
+
+    assert costs(aws, "i-1", "i-2", never_ran={"i-1"}) == {
+        "i-1": 0,
+        "i-2": cost_micro_usd(1_000_001, 1, 60),
+    }
+
+
+def test_what_is_used_of_a_commitment_costs_nothing_more():
+    block = offering(capacity_reservation_id="cr-1", reserved_instances=2)
+    aws = ScriptedBills([row("i-1", 5000, spot=False)])
+
+    assert costs(aws, "i-1", sold=block) == {"i-1": 0}
+
+
+def test_what_is_not_described_or_has_no_price_is_left_out():
+    aws = ScriptedBills([row("i-1", 100), row("i-2", 100, spot=False)], points=[(50, "1.0")])
+
+    assert costs(aws, "i-1", "i-2", "i-3") == {"i-2": cost_micro_usd(3_000_000, 1, 100)}
+
+
+def test_a_minimum_waits_until_its_prices_are_known():
+    aws = ScriptedBills([row("i-1", 7)])
+    aws.now_s = 59
+    assert costs(aws, "i-1") == {}
+
+    aws.now_s = 60
+    assert asked(aws, aws.biller, "i-1") == {"i-1": cost_micro_usd(1_000_001, 1, 60)}
+
+
+def test_what_was_described_is_not_asked_for_again_while_a_price_is_missing():
+    aws = ScriptedBills([row("i-1", 1000)])
+    aws.failing = {("us-east-1", "DescribeSpotPriceHistory")}
+    with pytest.raises(ProviderUnavailable, match="DescribeSpotPriceHistory"):
+        costs(aws, "i-1")
+
+    aws.failing, aws.rows = set(), []
+    assert asked(aws, aws.biller, "i-1") == {"i-1": cost_micro_usd(1_000_001, 1, 1000)}
+    assert aws.calls.count(("us-east-1", "DescribeInstances")) == 1
