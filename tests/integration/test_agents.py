@@ -313,14 +313,14 @@ async def test_an_instance_of_ec2_joins_once_by_its_signed_document(broker, log,
         "identity_document": shown,
         "identity_signature": signer.sign(shown),
     }
-    async with control_plane(broker.url, tmp_path, documents=rules) as plane:
+    async with control_plane(broker.url, tmp_path, documents=rules) as plane:  # noqa: SIM117
         async with agent(plane, "i-1") as ours, agent(plane, "i-1", nonce="x" * 40) as thief:
             early = await refused(ours.join(**said))
             assert (early.code, early.reason) == ("UNAVAILABLE", "NOT_HELD_YET")
             await log.hold(JOB_ID, "i-1")
             async with asyncio.timeout(PATIENCE_S):
                 while not await joined_by(ours, said):
-                    await asyncio.sleep(0.01)
+                    await asyncio.sleep(0.01)  # noqa: ASYNC110 - it is asked over the wire
             await ours.say("ReportHeartbeat", generation=0)
 
             failure = await refused(thief.join(**said))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
-from spotline.adapters.clouds.aws.api import AwsApi, Place, Reply
+from spotline.adapters.clouds.aws.api import AwsApi, AwsPlace, Reply
 from spotline.adapters.clouds.aws.errors import NoAnswer
 
 
@@ -20,7 +20,7 @@ class LosingApi:
         self._api = api
         self._operation = operation
 
-    async def call(self, place: Place, service: str, operation: str, **params: Any) -> Reply:
+    async def call(self, place: AwsPlace, service: str, operation: str, **params: Any) -> Reply:
         """Call, and drop what comes back of the operation that is lost."""
         reply = await self._api.call(place, service, operation, **params)
         if operation == self._operation:
@@ -28,7 +28,7 @@ class LosingApi:
             raise NoAnswer(f"{operation}: the answer was dropped on purpose")
         return reply
 
-    async def read(self, place: Place, service: str, operation: str, **params: Any) -> Reply:
+    async def read(self, place: AwsPlace, service: str, operation: str, **params: Any) -> Reply:
         """As the other one."""
         return await self._api.read(place, service, operation, **params)
 
@@ -36,7 +36,7 @@ class LosingApi:
         """As the other one."""
         return self._api.start(work)
 
-    def call_now(self, place: Place, service: str, operation: str, **params: Any) -> Reply:
+    def call_now(self, place: AwsPlace, service: str, operation: str, **params: Any) -> Reply:
         """As the other one."""
         return self._api.call_now(place, service, operation, **params)
 

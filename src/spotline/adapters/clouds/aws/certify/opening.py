@@ -14,7 +14,7 @@ from spotline.adapters.clouds.aws.certify.exports import read_export, reconciled
 from spotline.adapters.clouds.aws.certify.losing import LosingApi
 from spotline.adapters.clouds.aws.certify.record import read_held
 from spotline.adapters.clouds.aws.certify.trial import Opened, Trial, TrialCloud, TrialPlan
-from spotline.adapters.clouds.aws.clock import WallClock
+from spotline.adapters.clouds.aws.clock import WallMarketClock
 from spotline.adapters.clouds.aws.cloud import AwsCloud
 from spotline.adapters.clouds.aws.feeds.on_demand import OnDemandPrices
 from spotline.adapters.clouds.aws.feeds.wall import SystemWall
@@ -69,7 +69,7 @@ def processes_of(settings: AwsSettings, folder: Path, api: AwsApi) -> Opened:
     """
 
     def opened(name: str, losing: str) -> TrialCloud:
-        path, clock = folder / f"{name}.sqlite", WallClock(settings.clock)
+        path, clock = folder / f"{name}.sqlite", WallMarketClock(settings.clock)
         return AwsCloud(path, settings, LosingApi(api, losing), clock)
 
     return opened
