@@ -165,12 +165,12 @@ class CloudPlugin(Generic[SettingsT]):
     section: Callable[[Mapping[str, Any]], SettingsT] | None = None
     live: Callable[[SettingsT, Path], LiveSource] | None = None
     account_modes: Callable[[SettingsT], Mapping[str, Mode]] = lambda _: {}
-    documents: Callable[[SettingsT], DocumentRules | None] = lambda _: None
     examine: Callable[[SettingsT, Examination], Awaitable[Sequence[CloudCheck]]] | None = None
     certify: (
         Callable[[SettingsT, CertifyPlan, Path], AbstractAsyncContextManager[Certification]] | None
     ) = None
     reconcile: Callable[[Path, Path], Sequence[ReconciledLine]] | None = None
+    documents: Callable[[SettingsT], DocumentRules | None] = lambda _: None
 
 
 def _open_simulated(settings: SimulatedCloudSettings, context: CloudContext) -> OpenCloud:
@@ -289,10 +289,10 @@ CLOUDS: dict[str, CloudPlugin[Any]] = {
         real=True,
         section=read_aws_section,
         account_modes=AwsSettings.account_modes,
-        documents=_aws_documents,
         examine=examine_aws,
         certify=opened_trial,
         reconcile=reconciled_files,
+        documents=_aws_documents,
     ),
 }
 

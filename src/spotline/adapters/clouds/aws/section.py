@@ -119,13 +119,8 @@ class _AwsPart(Part):
     clock: _ClockPart | None = None
     connect_timeout_s: Positive = 5.0
     read_timeout_s: Positive = 30.0
-<<<<<<< HEAD
-    identity_certificates: Name | None = None
-    queue_wait_s: Annotated[Count, Field(le=MOST_QUEUE_WAIT_S)] = MOST_QUEUE_WAIT_S
-=======
     queue_wait_s: Annotated[Count, Field(le=MOST_QUEUE_WAIT_S)] = MOST_QUEUE_WAIT_S
     identity_certificates: Name | None = None
->>>>>>> main
 
 
 def read_section(section: Mapping[str, Any]) -> AwsSettings:
@@ -163,13 +158,8 @@ def read_section(section: Mapping[str, Any]) -> AwsSettings:
         clock=MarketClock(**clock.model_dump()),
         connect_timeout_s=part.connect_timeout_s,
         read_timeout_s=part.read_timeout_s,
-<<<<<<< HEAD
-        identity_certificates=part.identity_certificates or "",
-        queue_wait_s=part.queue_wait_s,
-=======
         queue_wait_s=part.queue_wait_s,
         identity_certificates=part.identity_certificates or "",
->>>>>>> main
     )
 
 
