@@ -319,8 +319,8 @@ async def test_an_instance_of_ec2_joins_once_by_its_signed_document(broker, log,
             assert (early.code, early.reason) == ("UNAVAILABLE", "NOT_HELD_YET")
             await log.hold(JOB_ID, "i-1")
             async with asyncio.timeout(PATIENCE_S):
-                while not await joined_by(ours, said):
-                    await asyncio.sleep(0.01)  # noqa: ASYNC110 - it is asked over the wire
+                while not await joined_by(ours, said):  # noqa: ASYNC110 - asked over the wire
+                    await asyncio.sleep(0.01)
             await ours.say("ReportHeartbeat", generation=0)
 
             failure = await refused(thief.join(**said))
