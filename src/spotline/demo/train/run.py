@@ -28,6 +28,7 @@ from spotline.domain.ledger.bills import InstanceBill
 
 # Longer than the grace that an instance has to end.
 _PATIENCE_S = 45.0
+_WITHOUT_END = 1 << 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +88,7 @@ async def run_training(
 ) -> TrainRun:
     """Run broker and services, submit the jobs over gRPC, and record until all are over.
 
-    No slot opens before `hold` has returned for it.
+    No slot opens before `hold` has returned for it; those of a live market open by its clock.
 
     Raises
     ------
@@ -96,7 +97,9 @@ async def run_training(
     RpcFailed
         A job was refused.
     """
-    progress = TrainProgress(jobs=len(jobs), slots=options.recorded_market.slots, told=told)
+    live = bool(options.feeds.feeds)
+    slots = _WITHOUT_END if live else options.recorded_market.slots
+    progress = TrainProgress(jobs=len(jobs), slots=slots, told=told)
     submitted = asyncio.Event()
 
     async def gate(timer: Timer) -> None:
@@ -110,7 +113,7 @@ async def run_training(
 
     try:
         async with running_system(
-            options, gate=gate, listeners={"selector": progress.hear}
+            options, gate=None if live else gate, listeners={"selector": progress.hear}
         ) as system:
             manifest = Manifest(
                 run_id=run_id,
