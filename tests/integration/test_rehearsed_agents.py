@@ -9,14 +9,11 @@ from pathlib import Path
 import pytest
 
 from spotline.adapters.eventlog.reader import EventLogReader
-from spotline.adapters.market.parquet import write_market
 from spotline.application.allocator.gang_facts import AgentTimes
+from spotline.application.selector.state import SelectorOptions
 from spotline.contracts.batch import unpacked
 from spotline.contracts.build import event_of
-from spotline.demo.rehearsed.agents import agents_ahead
-from spotline.demo.rehearsed.process import credentials_of, rehearsed_aws
-from spotline.demo.rehearsed.run import Rehearsing, options_of
-from spotline.demo.train.run import run_training
+from spotline.demo.train.rehearsed import RehearsedTraining, train_rehearsed
 from spotline.domain.events.lifecycle import JobClosed, JobOutcome
 from spotline.domain.events.training import AgentJoined
 from spotline.domain.jobs.run import Run
@@ -39,32 +36,17 @@ async def test_an_instance_joins_by_its_document_and_its_program_ends_the_job(tm
         checkpoint=replace(job.checkpoint, location=str(tmp_path / "checkpoints")),
         run=Run(command=(sys.executable, "-c", "print('trained')")),
     )
-    rehearsing = Rehearsing(
+    training = RehearsedTraining(
+        folder=tmp_path,
         market=market,
         jobs=[job],
-        folder=tmp_path,
-        run_id="agents",
+        speed=SPEED,
         seed=3,
-        fail=0.0,
-        slot_wall_s=SLOT_S / SPEED,
+        selector=SelectorOptions(),
+        agent_times=AgentTimes(heartbeat_s=1.0, silent_s=10.0),
     )
-    write_market(market, tmp_path / "market.parquet")
-    ahead = agents_ahead(tmp_path / "store", tmp_path / "rehearsal")
-    async with rehearsed_aws(
-        tmp_path / "market.parquet",
-        tmp_path / "rehearsal",
-        fail=0.0,
-        seed=3,
-        speed=rehearsing.speed,
-        instances=ahead.program,
-    ) as cloud:
-        with credentials_of(cloud):
-            options = replace(
-                options_of(rehearsing, cloud),
-                agents_address=ahead.address,
-                agent_times=AgentTimes(heartbeat_s=1.0, silent_s=10.0),
-            )
-            run = await run_training(options, [job], tmp_path / "log", run_id="agents", seeds={})
+
+    run = await train_rehearsed(training)
 
     events = [event_of(one) for entry in EventLogReader(run.log) for one in unpacked(entry)]
     assert [e.outcome for e in events if isinstance(e, JobClosed)] == [JobOutcome.COMPLETED]

@@ -28,7 +28,6 @@ from spotline.domain.ledger.bills import InstanceBill
 
 # Longer than the grace that an instance has to end.
 _PATIENCE_S = 45.0
-_WITHOUT_END = 1 << 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,10 +84,12 @@ async def run_training(
     seeds: dict[str, int],
     told: Callable[[TrainProgress], None] | None = None,
     hold: Callable[[int], Awaitable[None]] | None = None,
+    slots: int | None = None,
 ) -> TrainRun:
     """Run broker and services, submit the jobs over gRPC, and record until all are over.
 
-    No slot opens before `hold` has returned for it; those of a live market open by its clock.
+    No slot opens before `hold` has returned for it; those of a live market open by its clock,
+    and `slots` says after how many of them to end.
 
     Raises
     ------
@@ -98,8 +99,8 @@ async def run_training(
         A job was refused.
     """
     live = bool(options.feeds.feeds)
-    slots = _WITHOUT_END if live else options.recorded_market.slots
-    progress = TrainProgress(jobs=len(jobs), slots=slots, told=told)
+    most = options.recorded_market.slots if slots is None else slots
+    progress = TrainProgress(jobs=len(jobs), slots=most, told=told)
     submitted = asyncio.Event()
 
     async def gate(timer: Timer) -> None:
