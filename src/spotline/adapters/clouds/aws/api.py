@@ -50,6 +50,9 @@ class AwsPlace:
     account: str
     region: str
 
+    def __str__(self) -> str:
+        return f"{self.account}/{self.region}"
+
 
 class AwsApi(Protocol):
     """Performs calls of AWS."""
