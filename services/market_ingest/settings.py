@@ -9,11 +9,13 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from spotline.adapters.files.reservations_file import add_reservations
 from spotline.application.market_ingest.handler import NO_WAITING_BY_TIME, IngestOptions
-from spotline.bootstrap.clouds import cloud_of, modes_of, run_mode
+from spotline.bootstrap.clouds import CLOUDS, cloud_of, modes_of, run_mode
+from spotline.bootstrap.live import FollowedMarket, followed_market
 from spotline.bootstrap.stated_config import stated_config
 from spotline.contracts.errors import ConfigError
 from spotline.domain.market.grid import AnyMarket
 from spotline.domain.market.offering import ASSUMED_NOTICE_LEAD_S
+from spotline.domain.market.overrides import NO_OVERRIDES
 from spotline.domain.modes import StatedModes
 from spotline.domain.units import micro_usd_from_usd
 from spotline.runtime.settings import ServiceSettings
@@ -22,7 +24,8 @@ from spotline.runtime.settings import ServiceSettings
 class MarketIngestSettings(ServiceSettings):
     """`SPOTLINE_*` of market_ingest.
 
-    `market` is a market file (docs/market-format.md). `slots_per_s` 0 replays as fast as slots are
+    `market` is a market file (docs/market-format.md); empty: the live market of `cloud` is followed
+    in slots of `slot_s` seconds (0: ten minutes), at the prices of SPOTLINE_CONFIG. `slots_per_s` 0 replays as fast as slots are
     decided; `wall_clock` opens a slot every slot length, and shifts the market to begin now, or
     where the log's began.
     With `wait_for_work` market time stands still while no job and no pipeline is under way, so
@@ -37,7 +40,8 @@ class MarketIngestSettings(ServiceSettings):
     is bought by (docs/operating.md).
     """
 
-    market: Path
+    market: str = ""
+    slot_s: int = Field(default=0, ge=0)
     slots_per_s: float = Field(default=0.0, ge=0.0, allow_inf_nan=False)
     wall_clock: bool = False
     wait_for_work: bool = False
@@ -64,6 +68,39 @@ class MarketIngestSettings(ServiceSettings):
         except ConfigError as error:
             raise ValueError(str(error)) from error
         return self
+
+    @model_validator(mode="after")
+    def _some_market(self) -> MarketIngestSettings:
+        if not self.market and CLOUDS[self.cloud].live is None:
+            raise ValueError(
+                f"market: expected a market file, as cloud {self.cloud} has no live market, "
+                "found nothing"
+            )
+        if not self.market and (self.wait_for_work or self.slots_per_s):
+            raise ValueError(
+                "market: expected a market file, as wait_for_work or slots_per_s is set and a "
+                "live market runs by its clock, found nothing"
+            )
+        return self
+
+    def followed(self) -> FollowedMarket | None:
+        """The live market that is followed, None where there is a market file.
+
+        Raises
+        ------
+        ConfigError, BadFile
+            The cloud's settings, or its prices, are not as expected.
+        """
+        if self.market:
+            return None
+        config = stated_config(os.environ)
+        run = run_mode(self.cloud, self.mode)
+        return followed_market(
+            cloud_of(os.environ, self.cloud, run, config),
+            Path(),
+            slot_s=self.slot_s,
+            overrides=NO_OVERRIDES if config is None else config.price_overrides(),
+        )
 
     def modes(self) -> StatedModes:
         """The mode of the run, and what accounts begin in."""
@@ -99,11 +136,12 @@ class MarketIngestSettings(ServiceSettings):
     def ingest(self, slot_s: int) -> IngestOptions:
         """How the market's clock runs."""
         interval_s = 1.0 / self.slots_per_s if self.slots_per_s else 0.0
+        wall_clock = self.wall_clock or not self.market
         return IngestOptions(
-            slot_interval_s=float(slot_s) if self.wall_clock else interval_s,
-            barrier=not self.wall_clock,
+            slot_interval_s=float(slot_s) if wall_clock else interval_s,
+            barrier=not wall_clock,
             wait_for_work=self.wait_for_work,
-            wall_clock=self.wall_clock,
+            wall_clock=wall_clock,
             price_sanity=self.price_sanity,
             list_prices_micro_usd={
                 offering_id: micro_usd_from_usd(usd)

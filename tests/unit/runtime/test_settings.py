@@ -80,6 +80,7 @@ VARIABLES = {
     MarketIngestSettings: {
         *("MARKET", "SLOTS_PER_S", "WALL_CLOCK", "WAIT_FOR_WORK", "GEOGRAPHY", "NOTICE_LEAD_S"),
         *("RESERVATIONS", "PRICE_SANITY", "LIST_PRICES", "STALE_AFTER_S", "CLOUD", "MODE"),
+        "SLOT_S",
     },
     PlacerSettings: {*("PLACER_ADDRESS", "PLACEMENT_METHOD", "PLACEMENT_COST", "PLACEMENT_MOVES")},
     SelectorSettings: {
