@@ -260,7 +260,6 @@ def up(
     """
     from spotline.application.placer.options import PlacerOptions
     from spotline.bootstrap.system import SystemOptions
-    from spotline.bootstrap.up import check_inputs
     from spotline.cli.failures import explained
     from spotline.runtime.log import configure_logging
 
@@ -304,13 +303,20 @@ def up(
             ),
             identity=asked_identity(store, identity_hosts, issuers, asked=identity, mtls=mtls),
         )
-        check_ports(_ports_of(options, health_port))
-        check_inputs(options)
-        store.mkdir(parents=True, exist_ok=True)
+        _prepare(options, health_port)
         if not verbose:
             configure_logging(log_level, file=store / LOG_FILE)
     said = _Said(as_json=as_json, verbose=verbose, store=store, mode=run)
     _serve(options, cloud, said, port=health_port)
+
+
+def _prepare(options: SystemOptions, health_port: int) -> None:
+    """Refuse what could not be served, before anything is begun; then make the store."""
+    from spotline.bootstrap.up import check_inputs
+
+    check_ports(_ports_of(options, health_port))
+    check_inputs(options)
+    options.store.mkdir(parents=True, exist_ok=True)
 
 
 def _limited(

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from services.market_ingest.settings import MarketIngestSettings
 from spotline.adapters.market.recorded_feed import RecordedFeed
 from spotline.application.health.surroundings import FeedFacts, feeds_answer
 from spotline.application.market_ingest.handler import IngestOptions
@@ -128,26 +127,3 @@ def test_a_feed_that_fails_for_a_short_while_is_no_trouble_and_one_that_ended_is
     assert feeds_answer((failing,), 600).healthy
     assert not feeds_answer((ended,), 600).healthy
     assert feeds_answer((well, ended), 600).is_partial
-
-
-def test_the_service_follows_a_live_market_where_no_file_is_named(following, monkeypatch):
-    monkeypatch.setenv("SPOTLINE_CLOUD", following)
-    monkeypatch.setenv("SPOTLINE_SLOT_S", "1200")
-    settings = MarketIngestSettings()
-
-    found = settings.followed()
-
-    assert found is not None
-    assert found.market.slot_s == 1200
-    ingest = settings.ingest(1200)
-    assert (ingest.wall_clock, ingest.barrier) == (True, False)
-    monkeypatch.setenv("SPOTLINE_SLOTS_PER_S", "2")
-    with pytest.raises(ValueError, match="runs by its clock"):
-        MarketIngestSettings()
-    monkeypatch.setenv("SPOTLINE_MARKET", "market.parquet")
-    assert MarketIngestSettings().followed() is None
-
-
-def test_the_service_needs_a_file_where_its_cloud_has_no_live_market():
-    with pytest.raises(ValueError, match="market: expected a market file, as cloud simulated"):
-        MarketIngestSettings()

@@ -381,6 +381,24 @@ async def test_all_pages_are_read_names_become_ids_and_a_bad_row_costs_only_itse
     assert {quote.on_demand_price_micro_usd for quote in first} == {1_006_000}
 
 
+async def test_a_reservation_is_not_quoted():
+    api = TwoRegions()
+    reserved = offering(
+        region="us-east-1",
+        zone="us-east-1-az1",
+        capacity_reservation_id="cr-1",
+        reserved_instances=2,
+    )
+    settings = AwsSettings(
+        accounts=(AwsAccount(name="main", account_id="000000000001"),),
+        offerings=(reserved, offering(region="us-west-2", zone="us-west-2-az1")),
+    )
+    feed = AwsMarketFeed(settings, api, WallOf(TurnedClock(), AT_NS))
+
+    assert [each.offering_id for each in await feed.offerings()] == [WEST]
+    assert {region for region, _, _ in api.asked} == {"us-west-2"}
+
+
 async def test_a_region_that_fails_silences_only_its_own_offerings():
     api, clock = TwoRegions(), TurnedClock()
     feed = two_regions(api, clock, poll_s=60, confirm_every_s=60, stale_after_s=100)

@@ -114,12 +114,14 @@ class AwsMarketFeed:
         self._api = api
         self._clock = clock
         self._pace = pace or FeedPace()
-        self._groups = _groups_of(settings.offerings)
+        # A reservation has no price that anybody could quote: the market knows what it costs.
+        self._quoted = tuple(each for each in settings.offerings if each.reservation is None)
+        self._groups = _groups_of(self._quoted)
         self._book: QuoteBook | None = None
         self._on_demand = on_demand or OnDemandPrices(
             api,
             [account.name for account in settings.accounts],
-            [(offering.region, offering.instance_type) for offering in settings.offerings],
+            [(offering.region, offering.instance_type) for offering in self._quoted],
         )
 
     @property
@@ -128,11 +130,11 @@ class AwsMarketFeed:
         return NAME
 
     async def offerings(self) -> Sequence[Offering]:
-        """The offerings of the settings, by id, once any account and region answers."""
+        """The offerings of the settings but reservations, by id, once any account and region answers."""
         now_ns = self._now_ns()
         answers = await self._ask(self._groups, now_ns, since_ns=now_ns)
         _fail_where_none_answers(list(answers))
-        offerings = map(market_offering, self._settings.offerings)
+        offerings = map(market_offering, self._quoted)
         return tuple(sorted(offerings, key=lambda offering: offering.offering_id))
 
     async def quotes(self) -> AsyncIterator[Quoted]:
