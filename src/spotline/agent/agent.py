@@ -79,6 +79,8 @@ class Agent:
             return NOT_JOINED
         if enrolled is None:
             return DONE
+        # An instance of a cloud learns its job only now.
+        structlog.contextvars.bind_contextvars(job_id=enrolled.task.job_id)
         _log.info("joined", host=settings.host, lease_s=enrolled.lease_s)
         self._duty = Duty(
             settings,

@@ -15,6 +15,7 @@ from spotline.adapters.agents.identity_documents import DocumentRules
 from spotline.adapters.clouds.aws.calls import BILLING, OBSERVING
 from spotline.adapters.clouds.aws.certify.opening import opened_trial, reconciled_files
 from spotline.adapters.clouds.aws.doctor.opening import examine_aws
+from spotline.adapters.clouds.aws.driver import CloudTimeDriver
 from spotline.adapters.clouds.aws.feeds.feed import AwsMarketFeed
 from spotline.adapters.clouds.aws.feeds.offerings import market_offering
 from spotline.adapters.clouds.aws.feeds.wall import SystemWall
@@ -224,7 +225,7 @@ def _open_aws(settings: AwsSettings, context: CloudContext) -> OpenCloud:
 
     return OpenCloud(
         provider=cloud,
-        drive=lambda perform: perform,
+        drive=lambda perform: CloudTimeDriver(perform, settings.clock.market_s_per_s),
         close=close,
         clock=cloud.clock,
         biller=biller_of(cloud, reader, settings),

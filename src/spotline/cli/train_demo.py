@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _SEED = 2026
 _SPEED = 60.0
+_LOCAL, _REHEARSED = "local", "rehearsal-aws"
 _NEEDED = ("torch", "transformers", "peft", "accelerate")
 
 
@@ -51,6 +52,10 @@ def train_demo(
         float, typer.Option(min=1.0, help="Market seconds in a second of wall time.")
     ] = _SPEED,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "error",
+    cloud: Annotated[
+        str,
+        typer.Option(help="local, or rehearsal-aws: processes of a rehearsed AWS (spotline[aws])."),
+    ] = _LOCAL,
 ) -> None:
     """Train four small models by their deadlines on this machine, whatever is taken away meanwhile.
 
@@ -69,6 +74,10 @@ def train_demo(
     console = Console(stderr=json_out == "-")
     configure_logging(log_level)
     with explained():
+        if cloud not in (_LOCAL, _REHEARSED):
+            raise ConfigError(f"--cloud must be {_LOCAL} or {_REHEARSED}, was {cloud!r}")
+        if cloud == _REHEARSED and find_spec("boto3") is None:
+            raise ConfigError("boto3 must be installed: pip install 'spotline[aws]'")
         missing = [name for name in _NEEDED if find_spec(name) is None]
         if missing:
             raise ConfigError(
@@ -81,7 +90,12 @@ def train_demo(
         console.print("compiling the planners: once per release, about a minute")
         compile_planners()
     options = ProofOptions(
-        folder=out or _new_folder(), cache=cache.resolve(), data=data, seed=seed, speed=speed
+        folder=out or _new_folder(),
+        cache=cache.resolve(),
+        data=data,
+        seed=seed,
+        speed=speed,
+        rehearsed=cloud == _REHEARSED,
     )
     proofs: list[Proof] = []
 

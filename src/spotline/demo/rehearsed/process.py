@@ -16,6 +16,9 @@ from urllib.parse import urlsplit
 
 from spotline.contracts.errors import ConfigError, ProviderUnavailable
 
+REHEARSAL_AWS = "rehearsal-aws"
+"""Of `spotline demo --cloud`."""
+
 _SAID = "stderr.log"
 _BEGINS_S, _ENDS_S, _ANSWERS_S = 60.0, 10.0, 30.0
 
@@ -45,6 +48,19 @@ class RehearsedAws:
         return await asyncio.to_thread(_got, self.endpoint_url, "state")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceProgram:
+    """What instances run: a command, and what their launch templates give them."""
+
+    command: str
+    user_data: Path
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """As the rehearsal's command line has it."""
+        return f"--instance-command={self.command}", f"--user-data={self.user_data}"
+
+
 def _got(endpoint_url: str, name: str) -> Mapping[str, Any]:
     """What the control endpoint says; `ProviderUnavailable` where it does not answer."""
     where = urlsplit(endpoint_url)
@@ -67,7 +83,13 @@ def _got(endpoint_url: str, name: str) -> Mapping[str, Any]:
 
 @asynccontextmanager
 async def rehearsed_aws(
-    market: Path, state: Path, *, fail: float, seed: int, speed: float
+    market: Path,
+    state: Path,
+    *,
+    fail: float,
+    seed: int,
+    speed: float,
+    instances: InstanceProgram | None = None,
 ) -> AsyncIterator[RehearsedAws]:
     """Run `spotline rehearse aws` on a market file; it ends with the block.
 
@@ -77,6 +99,8 @@ async def rehearsed_aws(
         Share of calls that fail.
     speed
         Market seconds in a second of wall time.
+    instances
+        What each instance runs, as a process of this machine; None: nothing.
 
     Raises
     ------
@@ -89,6 +113,7 @@ async def rehearsed_aws(
             *("-m", "spotline.rehearsal.aws", "serve"),
             *(f"--market={market}", f"--state={state}", f"--fail={fail}"),
             *(f"--seed={seed}", f"--speed={speed}"),
+            *(() if instances is None else instances.arguments),
             stdout=asyncio.subprocess.PIPE,
             stderr=said,
         )

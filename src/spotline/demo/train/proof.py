@@ -99,6 +99,9 @@ class ProofOptions:
         How many there may be at a time.
     notice_wall_s
         Wall seconds from a notice to the end.
+    rehearsed
+        Whether instances are those of a rehearsed AWS, not of the local cloud: as fast as they can,
+        and taken back where the market takes them back, by AWS's own rules.
     """
 
     folder: Path
@@ -109,6 +112,7 @@ class ProofOptions:
     cpu_share: float = 0.3
     most_instances: int = 5
     notice_wall_s: float = 8.0
+    rehearsed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,21 +189,41 @@ async def prove(
     say(
         f"{said.steps_per_s:.2f} updates/s expected of an instance, {program.restart_wall_s:.0f} s "
         f"for a start\nmarket: {window.words}\nspeed {options.speed:g}: {slots} slots of "
-        f"{SLOT_S / options.speed:.1f} s; {_reclaims(window):.2f} reclaims per "
-        f"instance-hour at random moments; {SUDDEN_SHARE:.0%} of all without notice, "
-        f"no spot for {SOLD_OUT_S // 60} min where some was taken, "
-        f"seed {options.seed}"
+        f"{SLOT_S / options.speed:.1f} s; {_taken_back(options, window)}, seed {options.seed}"
     )
     jobs = [job_of(task, window.market, said) for task in tasks]
-    run = await run_training(
-        _system(options, window),
+    run = await _trained(options, window, jobs, told)
+    return _reckoned_up(options, tasks, window, run, calm, compression, began_s)
+
+
+async def _trained(
+    options: ProofOptions,
+    window: DemoWindow,
+    jobs: Sequence[Job],
+    told: Callable[[TrainProgress], None] | None,
+) -> TrainRun:
+    system = _system(options, window)
+    if options.rehearsed:
+        from spotline.demo.train.rehearsed import RehearsedTraining, train_rehearsed
+
+        training = RehearsedTraining(
+            folder=options.folder,
+            market=window.market,
+            jobs=jobs,
+            speed=options.speed,
+            seed=options.seed,
+            selector=system.selector,
+            agent_times=system.agent_times,
+        )
+        return await train_rehearsed(training, told)
+    return await run_training(
+        system,
         jobs,
         options.folder / "log",
         run_id=options.folder.name,
         seeds={"window": options.seed, "reclaims": options.seed},
         told=told,
     )
-    return _reckoned_up(options, tasks, window, run, calm, compression, began_s)
 
 
 def _expected(
@@ -262,6 +286,17 @@ def _trusting(policy_id: str) -> str:
 def _reclaims(window: DemoWindow) -> float:
     """Instances that go at random moments, per instance-hour of market time."""
     return TIMES_RECLAIMED * window.reclaims_per_instance_hour
+
+
+def _taken_back(options: ProofOptions, window: DemoWindow) -> str:
+    """How instances are taken back, in words."""
+    if options.rehearsed:
+        return "a rehearsed AWS takes back what the market has no more, as AWS does"
+    return (
+        f"{_reclaims(window):.2f} reclaims per instance-hour at random moments; "
+        f"{SUDDEN_SHARE:.0%} of all without notice, "
+        f"no spot for {SOLD_OUT_S // 60} min where some was taken"
+    )
 
 
 def _system(options: ProofOptions, window: DemoWindow) -> SystemOptions:

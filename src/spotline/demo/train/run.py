@@ -84,10 +84,12 @@ async def run_training(
     seeds: dict[str, int],
     told: Callable[[TrainProgress], None] | None = None,
     hold: Callable[[int], Awaitable[None]] | None = None,
+    slots: int | None = None,
 ) -> TrainRun:
     """Run broker and services, submit the jobs over gRPC, and record until all are over.
 
-    No slot opens before `hold` has returned for it.
+    No slot opens before `hold` has returned for it; those of a live market open by its clock,
+    and `slots` says after how many of them to end.
 
     Raises
     ------
@@ -96,7 +98,9 @@ async def run_training(
     RpcFailed
         A job was refused.
     """
-    progress = TrainProgress(jobs=len(jobs), slots=options.recorded_market.slots, told=told)
+    live = bool(options.feeds.feeds)
+    most = options.recorded_market.slots if slots is None else slots
+    progress = TrainProgress(jobs=len(jobs), slots=most, told=told)
     submitted = asyncio.Event()
 
     async def gate(timer: Timer) -> None:
@@ -110,7 +114,7 @@ async def run_training(
 
     try:
         async with running_system(
-            options, gate=gate, listeners={"selector": progress.hear}
+            options, gate=None if live else gate, listeners={"selector": progress.hear}
         ) as system:
             manifest = Manifest(
                 run_id=run_id,

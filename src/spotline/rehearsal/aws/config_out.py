@@ -12,6 +12,7 @@ import yaml
 from spotline.domain.units import MICRO_USD_PER_USD, rfc3339_of_ns
 from spotline.rehearsal.aws.accounts import Account
 from spotline.rehearsal.aws.ec2.resources import groups, subnet_of, template_of
+from spotline.rehearsal.aws.identity import CERTIFICATE
 from spotline.rehearsal.aws.places import Place
 from spotline.rehearsal.aws.world import World
 
@@ -45,6 +46,8 @@ def write_config(
             for account in world.accounts
         ],
         "offerings": _offerings(world),
+        # By which instances prove that they are these accounts'.
+        "identity_certificates": str(state / CERTIFICATE),
     }
     said = {
         "cloud": "aws",

@@ -6,12 +6,15 @@ import grpc
 import pytest
 
 from spotline.adapters.agents.identity_documents import DocumentRules, IdentityDocuments
+from spotline.adapters.grpc.agent.servicer import AgentServicer
 from spotline.adapters.grpc.agent.sessions import DocumentsTaken, Sessions
 from spotline.adapters.grpc.kit.errors import RpcRefused
 from spotline.adapters.identity.instances import sha256_of
 from spotline.adapters.identity.signing import Signer
 from spotline.application.allocator.agent_messages import JoinAsked
 from spotline.application.allocator.gang import Gang, Gangs, JoinedAgent
+from spotline.contracts.mapping import to_message
+from spotline.contracts.reasons import Reason
 from spotline.domain.units import NS_PER_S
 from tests.fakes.identity_documents import ACCOUNT, REGION, RegionSigner, document
 from tests.fakes.training_story import run_job
@@ -140,3 +143,36 @@ def test_a_server_that_was_given_no_certificates_takes_no_documents():
 def test_either_a_token_or_a_signed_document_is_shown(shown, field):
     with pytest.raises(ValueError, match=field):
         JoinAsked(instance_id="i-1", nonce="n" * 32, **shown)
+
+
+class Turned(Exception):
+    """Turned away."""
+
+
+class Context:
+    """A call that is turned away raises."""
+
+    async def abort(self, code, *_, **__):
+        raise Turned(code.name)
+
+
+class Nobody:
+    """A keeper of no gangs."""
+
+    times = None
+
+    def clock(self):
+        return None
+
+
+async def test_who_is_not_let_in_is_counted_by_the_reason(sessions):
+    servicer = AgentServicer(None, Nobody(), sessions, None)
+    request = to_message(asked(signer=RegionSigner(1)))
+
+    for _ in range(2):
+        with pytest.raises(Turned, match="PERMISSION_DENIED"):
+            await servicer.Join(request, Context())
+    with pytest.raises(Turned, match="UNAVAILABLE"):
+        await servicer.Join(to_message(asked("i-2")), Context())
+
+    assert servicer.joins_refused == {Reason.DOCUMENT_REFUSED: 2, Reason.NOT_HELD_YET: 1}
