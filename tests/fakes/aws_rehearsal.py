@@ -11,6 +11,7 @@ import atexit
 import functools
 import json
 import os
+import tempfile
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -84,6 +85,14 @@ def market() -> Market:
     )
 
 
+@functools.cache
+def _market_file() -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "market.parquet"
+        write_market(market(), path)
+        return path.read_bytes()
+
+
 class Interposed:
     """A service, some of whose next calls end as a test says: before they did anything, or after."""
 
@@ -138,7 +147,7 @@ class RehearsedAws:
         server = _server()
         self._server, self._stack = server, ExitStack()
         folder.mkdir(parents=True, exist_ok=True)
-        write_market(market(), folder / "given.parquet")
+        (folder / "given.parquet").write_bytes(_market_file())
         making = Making(market_s_per_s=0, weather=weather or calm())
         self.world, _ = self._stack.enter_context(
             opened(folder / "state", making, folder / "given.parquet")

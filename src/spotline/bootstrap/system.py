@@ -9,7 +9,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import structlog
@@ -41,14 +40,10 @@ from spotline.bootstrap.identity import IdentityAt, InstalledIdentity, serve_in_
 from spotline.bootstrap.installed import LEDGER_OWNER as LEDGER_OWNER
 from spotline.bootstrap.installed import (
     checked_store,
-    ledger_there,
-    note_end,
-    note_last,
-    remembered_log,
     used_store,
 )
 from spotline.bootstrap.live import NO_FEEDS, LiveFeeds
-from spotline.bootstrap.parts import BusAddress, PartHooks, open_stream
+from spotline.bootstrap.parts import BusAddress, PartHooks
 from spotline.bootstrap.same_market import check_same_market, market_of_wall_clock
 from spotline.bootstrap.servers import (
     AllocatorParts,
@@ -59,8 +54,9 @@ from spotline.bootstrap.servers import (
     serve_placer,
     serve_read_model,
 )
+from spotline.bootstrap.settled_log import noted_at_the_end, settle_log
 from spotline.contracts.batch import MOST_EVENTS
-from spotline.contracts.errors import ConfigError, ProviderUnavailable
+from spotline.contracts.errors import ConfigError
 from spotline.contracts.limits import CallerLimits
 from spotline.domain.forecasting.registry import DEFAULT_FORECASTER
 from spotline.domain.ledger.caps import Caps
@@ -274,7 +270,7 @@ async def running_system(
             identity=identities,
             most_events=options.most_events,
         )
-        await _settle_log(bus, options.store)
+        await settle_log(bus, options.store)
         if options.ingest.wall_clock:
             traded = await market_of_wall_clock(bus, traded, before=known.market)
         await check_same_market(bus, traded, geography, mode=options.mode)
@@ -285,7 +281,7 @@ async def running_system(
             probes=HealthProbes(limits=options.health),
         )
         # Called when all services have ended, and the broker has not.
-        stack.push_async_exit(partial(_noted_at_the_end, bus, options.store))
+        stack.push_async_exit(partial(noted_at_the_end, bus, options.store))
         tasks = await stack.enter_async_context(asyncio.TaskGroup())
         installed = await asyncio.to_thread(options.installed_identity)
         audit = AuditAt(store=options.store)
@@ -311,35 +307,6 @@ def _told_clients(system: RunningSystem, identity: InstalledIdentity | None) -> 
         return identity.publish(addresses)
     serve_in_the_clear(addresses)
     return lambda: None
-
-
-async def _settle_log(bus: BusAddress, store: Path) -> None:
-    """Have the log go on as what it is before any service opens it, by all that the store knows."""
-    ledger = await asyncio.to_thread(ledger_there, store)
-    try:
-        remembered = await asyncio.to_thread(remembered_log, store, ledger)
-        async with open_stream(bus, name="store", remembered=remembered) as (_, stream):
-            await note_end(store, stream)
-    finally:
-        if ledger is not None:
-            ledger.close()
-
-
-async def _noted_at_the_end(
-    bus: BusAddress,
-    store: Path,
-    kind: type[BaseException] | None,
-    error: BaseException | None,
-    traceback: TracebackType | None,
-) -> None:
-    """Keep in the store how the log ends; what ended by an error may have found it cut."""
-    if kind is not None and not issubclass(kind, asyncio.CancelledError):
-        return
-    try:
-        async with open_stream(bus, name="store") as (_, stream):
-            await note_last(store, stream)
-    except (ConfigError, ProviderUnavailable) as failed:
-        _log.warning("log_end_not_noted", store=str(store), reason=str(failed))
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from types import ModuleType
 from typing import Any, Protocol
 
-from spotline.adapters.clouds.aws.errors import AwsRefused, NoAnswer, NotReached
+from spotline.adapters.clouds.aws.errors import AwsRefused, NoAnswer, NotReached, is_passing
 from spotline.adapters.clouds.aws.settings import AwsAccount, AwsSettings
 from spotline.contracts.errors import ConfigError
 
@@ -72,7 +72,7 @@ class AwsApi(Protocol):
         ...
 
     async def read(self, place: AwsPlace, service: str, operation: str, **params: Any) -> Reply:
-        """Call what changes nothing: again, a few times, where no answer came; errors as `call`."""
+        """Call what changes nothing; again, a few times, where AWS failed; errors as `call`."""
         ...
 
     def start(self, work: Callable[[], None]) -> Future[None]:
@@ -129,7 +129,9 @@ class BotoApi:
         for _ in range(_READ_TRIES - 1):
             try:
                 return await self.call(place, service, operation, **params)
-            except (NotReached, NoAnswer):
+            except (AwsRefused, NotReached, NoAnswer) as error:
+                if not is_passing(error):
+                    raise
                 await asyncio.sleep(wait_s)
                 wait_s *= 2
         return await self.call(place, service, operation, **params)

@@ -32,6 +32,7 @@ from spotline.application.cloud_actuator.ports import (
     Owner,
 )
 from spotline.contracts.errors import ProviderUnavailable
+from spotline.domain.ledger.billing_rules import BilledLife
 from spotline.domain.units import NS_PER_S
 
 _log = structlog.get_logger(__name__)
@@ -110,6 +111,10 @@ class AwsCloud:
     def never_ran(self, instance_ids: Iterable[str]) -> set[str]:
         """Those of these instances that were ended while they were pending: they are not billed."""
         return self._store.never_ran(instance_ids)
+
+    def ended_lives(self, instance_ids: Iterable[str]) -> Mapping[str, BilledLife]:
+        """From when until when these were billed, of those that were seen as they ended."""
+        return self._store.ended_lives(instance_ids)
 
     def unread(self) -> Sequence[tuple[str, str]]:
         """Messages that could not be read, and why."""

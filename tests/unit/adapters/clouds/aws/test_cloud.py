@@ -499,6 +499,17 @@ async def test_of_an_end_without_notice_ec2_is_asked_why(aws, cloud):
     assert event.interruption is InterruptionKind.CAPACITY_RECLAIMED
 
 
+async def test_a_queue_that_fails_for_a_moment_is_looked_into_again_at_once(aws, cloud):
+    await granted(aws, cloud, "i-1")
+    passing = (NoAnswer("reset"), AwsRefused("InternalError", "no", status=500))
+    aws.api.will("receive_message", *passing, {"Messages": [notice(1, "i-1")]})
+
+    (event,) = await cloud.events("first", moment())
+
+    assert event.kind is CloudEventKind.NOTICE
+    assert "queue_failures" not in cloud.counts()
+
+
 async def test_a_queue_that_fails_stops_nothing(aws, cloud):
     await granted(aws, cloud, "i-1")
     aws.api.will("receive_message", AwsRefused("AccessDenied", "no"))

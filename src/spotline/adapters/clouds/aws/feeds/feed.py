@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
@@ -23,6 +23,7 @@ from spotline.adapters.clouds.aws.feeds.spot_prices import (
 from spotline.adapters.clouds.aws.settings import AwsOffering, AwsSettings
 from spotline.application.market_ingest.ports import Quoted
 from spotline.contracts.errors import ContractError, ProviderUnavailable, Throttled
+from spotline.domain.market.market_clock import MarketClock
 from spotline.domain.market.offering import Offering
 from spotline.domain.units import NS_PER_S
 
@@ -35,6 +36,7 @@ _ROWS = 1000
 _PATIENCE = 3
 # However fast market time runs, nobody is asked more often than this, in wall time.
 LEAST_WALL_S = 0.5
+_STALE_WALL_S = 20.0
 
 
 class FeedWall(Protocol):
@@ -81,6 +83,13 @@ class FeedPace:
             raise ValueError("overlap_s and until_ns must be >= 0")
 
 
+def pace_in(clock: MarketClock) -> FeedPace:
+    """The usual pace; where time runs fast, it is stale no sooner than calls and pauses take."""
+    usual = FeedPace()
+    stale_after_s = max(usual.stale_after_s, _STALE_WALL_S * clock.market_s_per_s)
+    return replace(usual, stale_after_s=stale_after_s)
+
+
 @dataclass(slots=True)
 class _Group:
     """The offerings of one account in one region: they are asked for, and fail, together."""
@@ -116,7 +125,7 @@ class AwsMarketFeed:
         self._close = close
         self._api = api
         self._clock = clock
-        self._pace = pace or FeedPace()
+        self._pace = pace or pace_in(settings.clock)
         # A reservation has no price that anybody could quote: the market knows what it costs.
         self._quoted = tuple(each for each in settings.offerings if each.reservation is None)
         self._groups = _groups_of(self._quoted)
