@@ -11,6 +11,7 @@ import atexit
 import functools
 import json
 import os
+import tempfile
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -30,13 +31,14 @@ from spotline.rehearsal.aws.ec2.resources import template_of
 from spotline.rehearsal.aws.ec2.service import Ec2
 from spotline.rehearsal.aws.events import EventBridge, envelope
 from spotline.rehearsal.aws.faults import Faults
+from spotline.rehearsal.aws.messaging import Messaging
 from spotline.rehearsal.aws.opening import Making, opened
 from spotline.rehearsal.aws.server import serve
 from spotline.rehearsal.aws.service import AwsError, Call, ConnectionLost, Registry, Service
 from spotline.rehearsal.aws.service_quotas import ServiceQuotas
 from spotline.rehearsal.aws.sqs import Sqs
 from spotline.rehearsal.aws.sts import RehearsedKeys, RehearsedRole, Sts
-from spotline.rehearsal.aws.surroundings import stand_up_queue
+from spotline.rehearsal.aws.surroundings import QUEUE, stand_up_queue
 from spotline.rehearsal.aws.weather import Weather, calm
 from spotline.rehearsal.aws.wire.signing import Credentials
 from spotline.rehearsal.aws.world import INTERRUPTION, Event, World
@@ -81,6 +83,14 @@ def market() -> Market:
         quoted_ns=np.repeat(starts[:, None], len(offerings), axis=1),
         source="test",
     )
+
+
+@functools.cache
+def _market_file() -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "market.parquet"
+        write_market(market(), path)
+        return path.read_bytes()
 
 
 class Interposed:
@@ -137,13 +147,13 @@ class RehearsedAws:
         server = _server()
         self._server, self._stack = server, ExitStack()
         folder.mkdir(parents=True, exist_ok=True)
-        write_market(market(), folder / "given.parquet")
+        (folder / "given.parquet").write_bytes(_market_file())
         making = Making(market_s_per_s=0, weather=weather or calm())
         self.world, _ = self._stack.enter_context(
             opened(folder / "state", making, folder / "given.parquet")
         )
         self.ec2 = Interposed(Ec2(self.world, Faults(share=fail_share, seed=seed)))
-        self.sqs = Sqs(now_ns=self.world.now_ns, seed=0, copied_share=0)
+        self.sqs = Sqs(Messaging(), now_ns=self.world.now_ns)
         self.sqs.base_url = server.url
         self.queues = Interposed(self.sqs)
         self._queues = server.do(self._surround)
@@ -227,8 +237,8 @@ class RehearsedAws:
 
         self.world.on_event(told)
         for account in self.world.accounts:
-            url = stand_up_queue(self.sqs, bridge, account.account_id, REGION)
-            arn = f"arn:aws:sqs:{REGION}:{account.account_id}:{url.rpartition('/')[2]}"
+            stand_up_queue(self.sqs, bridge, account.account_id, REGION)
+            arn = f"arn:aws:sqs:{REGION}:{account.account_id}:{QUEUE}"
             queues[account.name] = self.sqs.by_arn(arn)
         for service in (self.ec2, self.queues, bridge, ServiceQuotas(self.world.quotas)):
             self._server.services.add(service)

@@ -396,7 +396,7 @@ class AwsRig(CloudRig):
         "fence": "AWS knows no epochs: the ledger's is read before each call",
         "double": "what its queue tells twice the adapter tells once",
     }
-    examples = 3
+    examples = 2
     offering_id = "aws:default:use1-az1:p4d.24xlarge"
     codes: ClassVar[Mapping[RefusalClass, tuple[str, int]]] = {
         RefusalClass.NO_CAPACITY: ("InsufficientInstanceCapacity", 400),

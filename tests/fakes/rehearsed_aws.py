@@ -80,7 +80,12 @@ class RehearsedAws:
     def __exit__(self, *_) -> None:
         for client in self._clients.values():
             client.close()
-        self._loop.call_soon_threadsafe(self._over.set)
+        self.stop()
+
+    def stop(self) -> None:
+        """End the rehearsal; safe to repeat."""
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._over.set)
         self._thread.join(60)
 
     async def _serve(self) -> None:

@@ -12,7 +12,7 @@ from spotline.adapters.clouds.aws.cloud import AwsCloud
 from spotline.adapters.clouds.aws.errors import AwsRefused, NoAnswer, NotReached
 from spotline.domain.events.capacity import RefusalClass
 from tests.fakes.actuator import OWNER, launch
-from tests.fakes.aws_rehearsal import REGION, RehearsedAws, SharedApi, lost
+from tests.fakes.aws_rehearsal import REGION, RehearsedAws, SharedApi, lost, refused
 from tests.fakes.ports import free_port
 
 pytestmark = pytest.mark.integration
@@ -42,8 +42,9 @@ def opened(aws):
         one.close()
 
 
-async def test_a_connection_that_breaks_off_is_asked_again_only_by_who_reads(aws):
+async def test_a_call_that_fails_is_made_again_only_by_who_reads(aws):
     aws.ec2.will("DescribeInstances", lost())
+    aws.ec2.will("DescribeInstances", refused("InternalError", status=500))
     aws.ec2.will("TerminateInstances", lost())
 
     shown = await aws.api.read(HERE, "ec2", "describe_instances")
@@ -51,7 +52,7 @@ async def test_a_connection_that_breaks_off_is_asked_again_only_by_who_reads(aws
         await aws.api.call(HERE, "ec2", "terminate_instances", InstanceIds=["i-0"])
 
     assert shown["Reservations"] == []
-    assert aws.ec2.calls.count("DescribeInstances") == 2
+    assert aws.ec2.calls.count("DescribeInstances") == 3
     assert aws.ec2.calls.count("TerminateInstances") == 1
 
 

@@ -110,10 +110,6 @@ async def test_killed_again_and_again_it_ends_with_the_same_instances(tmp_path):
     await killed_at(tmp_path, SOME)
 
 
-async def test_however_calls_fail_nothing_is_bought_twice_or_left(tmp_path):
-    await failing(tmp_path, seed=1)
-
-
 @pytest.mark.slow
 async def test_killed_between_any_two_calls(tmp_path):
     passed = await points_of(tmp_path / "calm")
@@ -123,6 +119,6 @@ async def test_killed_between_any_two_calls(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(2, 42))
+@pytest.mark.parametrize("seed", range(40))
 async def test_however_calls_fail_under_any_seed(tmp_path, seed):
     await failing(tmp_path, seed=seed)

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from spotline.adapters.clouds.aws.api import BotoApi
 from spotline.adapters.clouds.aws.calls import EXAMINING, INTERRUPTING, OBSERVING
 from spotline.adapters.clouds.aws.certify.opening import processes_of
-from spotline.adapters.clouds.aws.certify.trial import Trial, TrialPlan
+from spotline.adapters.clouds.aws.certify.trial import AwsTrial, TrialPlan
 from spotline.adapters.clouds.aws.doctor.examination import examine
 from spotline.adapters.clouds.aws.feeds.feed import AwsMarketFeed, FeedPace
 from spotline.adapters.clouds.aws.feeds.wall import SystemWall
@@ -219,7 +219,7 @@ class FisOfRehearsal:
 async def test_a_certification_shows_every_step_and_agrees_with_the_bill(rehearsal, tmp_path):
     fis, api = FisOfRehearsal(rehearsal), BotoApi(rehearsal.settings)
     settings = rehearsal.settings
-    trial = Trial(
+    trial = AwsTrial(
         TrialPlan(
             offering=next(each for each in settings.offerings if each.instance_type == "g5.xlarge"),
             token="c1",

@@ -22,11 +22,13 @@ from spotline.contracts.build import event_of
 from spotline.contracts.envelope import Envelope, StoredEntry
 from spotline.contracts.errors import ProviderUnavailable
 from spotline.demo.submission import submit_until_taken
+from spotline.domain.events.allocation import AllocationDecided
+from spotline.domain.events.capacity import CapacityReported
 from spotline.domain.events.event import Event
 from spotline.domain.events.freeze import BuyingFrozen, BuyingUnfrozen
 from spotline.domain.events.lifecycle import JobClosed, JobOutcome
 from spotline.domain.events.market import MarketOpened, QuoteObserved, SlotOpened
-from spotline.domain.jobs.job import Job
+from spotline.domain.jobs.job import DeadlineKind, Job
 from spotline.domain.limits.freezes import FreezeReason
 from spotline.domain.market.live_market import LiveMarket
 from spotline.domain.market.market_clock import MarketClock
@@ -35,6 +37,8 @@ from spotline.domain.units import NS_PER_S
 from spotline.replay.handlers import handlers_of
 from spotline.replay.jobs import generated_jobs
 from spotline.replay.verify import verify
+from spotline.runtime.service import Listener
+from spotline.runtime.timers import Timer
 from tests.eventually import PATIENCE_S, eventually
 from tests.fakes.recorded_run import manifest_of, small_market
 
@@ -90,6 +94,11 @@ class LiveStore:
             outlooks=False,
         )
 
+    def slot(self) -> int:
+        """Where the market is by now, however long a start has taken."""
+        now_ns = self.options.feeds.clock.market_at(time.time_ns())
+        return (now_ns - MARKET.start_ns) // SLOT_NS
+
 
 async def logged(system: RunningSystem) -> list[StoredEntry]:
     async with open_stream(system.bus, name="test") as (_, stream):
@@ -99,6 +108,39 @@ async def logged(system: RunningSystem) -> list[StoredEntry]:
 def events_of(log: list[StoredEntry], *kinds: type[Event]) -> list[Event]:
     events = [event_of(one) for entry in log for one in unpacked(entry)]
     return [event for event in events if isinstance(event, kinds)]
+
+
+class Settling:
+    """Lets a slot open once the one before is settled, however slow the machine is."""
+
+    def __init__(self) -> None:
+        self._settled = asyncio.Event()
+        self._settled.set()
+        self._slot = -1
+
+    async def gate(self, timer: Timer) -> None:
+        """Wait for the slot before; see `running_system`."""
+        await self._settled.wait()
+
+    def applied(self, event: Event, envelope: Envelope, seq: int) -> None:
+        """Hear what the selector applies."""
+        if isinstance(event, SlotOpened):
+            self._slot = event.slot
+            self._settled.clear()
+        elif isinstance(event, CapacityReported) and event.slot == self._slot and event.settled:
+            self._settled.set()
+
+
+def running(live: LiveStore, *listening: Listener):
+    """The system, with what hears the selector."""
+    settling = Settling()
+
+    def applied(event: Event, envelope: Envelope, seq: int) -> None:
+        settling.applied(event, envelope, seq)
+        for each in listening:
+            each(event, envelope, seq)
+
+    return running_system(live.options, gate=settling.gate, listeners={"selector": applied})
 
 
 def reached(wanted: Callable[[Event], bool]) -> tuple[asyncio.Event, Callable[..., None]]:
@@ -123,11 +165,9 @@ async def test_jobs_end_on_a_live_market_that_is_killed_and_goes_on(tmp_path: Pa
         return closed == {job.job_id for job in jobs}
 
     some, on_slot = reached(lambda event: isinstance(event, SlotOpened) and event.slot >= 4)
-    async with running_system(live.options, listeners={"market_ingest": on_slot}) as system:
+    async with running(live, on_slot) as system:
         async with JobClient(system.allocator_address) as client:
-            # Where the market is by now, however long the start has taken.
-            now_ns = live.options.feeds.clock.market_at(time.time_ns())
-            slot = (now_ns - MARKET.start_ns) // SLOT_NS + 8
+            slot = live.slot() + 8
             jobs += generated_jobs(MARKET.between(slot, slot + 40), 2, 5)
             for job in jobs:
                 await submit_until_taken(client, job)
@@ -136,7 +176,7 @@ async def test_jobs_end_on_a_live_market_that_is_killed_and_goes_on(tmp_path: Pa
     await asyncio.sleep(3 / SLOTS_PER_S)
 
     done, on_closed = reached(all_closed)
-    async with running_system(live.options, listeners={"selector": on_closed}) as system:
+    async with running(live, on_closed) as system:
         await asyncio.wait_for(done.wait(), PATIENCE_S)
         log = await logged(system)
 
@@ -189,26 +229,36 @@ async def test_a_feed_that_dies_is_seen_and_stops_new_spot_until_it_answers(
     alive, on_ended = reached(all_ended)
 
     quoted, on_slot = reached(lambda event: isinstance(event, SlotOpened) and event.slot >= 2)
-    listening = [on_slot, on_frozen, on_ended]
+    over, on_over = reached(lambda event: isinstance(event, JobClosed))
+    aged, on_aged = reached(
+        lambda event: (
+            isinstance(event, SlotOpened)
+            and all(each.age_s >= 2 * MARKET.slot_s for each in event.quotes)
+        )
+    )
 
-    def on_applied(event: Event, envelope: Envelope, seq: int) -> None:
-        for each in listening:
-            each(event, envelope, seq)
-
-    async with running_system(live.options, listeners={"selector": on_applied}) as system:
+    async with running(live, on_slot, on_frozen, on_ended, on_over, on_aged) as system:
         await asyncio.wait_for(quoted.wait(), PATIENCE_S)
         live.feed.broken = True
         await asyncio.wait_for(dead.wait(), PATIENCE_S)
         await eventually(lambda: any("broken by the test" in said for said in unwell(system)))
+        async with JobClient(system.allocator_address) as client:
+            slot = live.slot() + 4
+            jobs = generated_jobs(MARKET.between(slot, slot + 40), 12, 5)
+            hard = next(job for job in jobs if job.deadline.kind is DeadlineKind.HARD)
+            await submit_until_taken(client, hard)
+        await asyncio.wait_for(over.wait(), PATIENCE_S)
+        # Time goes on without it, and ages say so.
+        await asyncio.wait_for(aged.wait(), PATIENCE_S)
         live.feed.broken = False
         await asyncio.wait_for(alive.wait(), PATIENCE_S)
         log = await logged(system)
 
     assert {event.freeze.reason for event in frozen} == {FreezeReason.STALE_QUOTES}
     assert {event.freeze.capacity_type for event in frozen} == {CapacityType.SPOT}
-    # Time goes on without it, and ages say so.
-    between = events_of(log, SlotOpened, BuyingFrozen, BuyingUnfrozen)
-    silent = between[between.index(frozen[-1]) + 1 : between.index(ended[0])]
-    assert silent
-    for slot in silent:
-        assert all(each.age_s >= MARKET.slot_s for each in slot.quotes)
+    # What an admitted hard deadline needs is bought all the same, on demand.
+    (closed,) = events_of(log, JobClosed)
+    assert closed.outcome is JobOutcome.COMPLETED
+    held = [lot for event in events_of(log, AllocationDecided) for lot in event.lots]
+    assert any(lot.on_demand for lot in held)
+    assert not any(lot.spot for lot in held)

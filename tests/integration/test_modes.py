@@ -120,6 +120,9 @@ async def modes_in_json(system: RunningSystem, job_id: str) -> dict[str, str]:
     for name, command in views_of(system, job_id).items():
         done = await ran(*command, "--json")
         found[name] = _mode_in(json.loads(done.stdout))
+    lines = await ran("events", job_id, "--address", system.allocator_address, "--json")
+    said = {json.loads(line)["mode"] for line in lines.stdout.splitlines()}
+    found["events"] = said.pop() if len(said) == 1 else f"{said}"
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import signal
@@ -18,6 +19,8 @@ import yaml
 from botocore.config import Config
 from botocore.exceptions import ClientError, ConnectionClosedError
 
+from spotline.adapters.clouds.aws.section import read_section
+from spotline.adapters.files.spotline_yaml.reading import read_config
 from spotline.adapters.market.parquet import write_market
 from tests.fakes.processes import ROOT
 from tests.fakes.rehearsed_ec2 import (
@@ -33,6 +36,7 @@ from tests.fakes.rehearsed_ec2 import (
 )
 
 SPOTLINE = (sys.executable, "-c", "from spotline.cli.main import app; app()")
+BARE = (sys.executable, "-m", "spotline.rehearsal.aws", "serve")
 ONE_ATTEMPT = Config(retries={"total_max_attempts": 1}, connect_timeout=10, read_timeout=60)
 
 
@@ -68,8 +72,8 @@ class Rehearsal:
 
 
 @contextlib.contextmanager
-def rehearsal(state: Path, *options: str):
-    program = [*SPOTLINE, "rehearse", "aws", "--state", str(state), *options]
+def rehearsal(state: Path, *options: str, command=BARE):
+    program = [*command, "--state", str(state), *options]
     with subprocess.Popen(
         program, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()
     ) as process:
@@ -79,11 +83,16 @@ def rehearsal(state: Path, *options: str):
             process.kill()
 
 
+@functools.cache
+def session() -> boto3.Session:
+    """One for all: it keeps the models that it has read, which takes long."""
+    return boto3.Session(region_name=REGION)
+
+
 @contextlib.contextmanager
 def client(url: str, said: dict, service: str = "ec2", profile: str = "default"):
-    session = boto3.Session(region_name=REGION)
     keys = keys_of(Path(said["credentials"]), profile)
-    made = session.client(service, endpoint_url=url, config=ONE_ATTEMPT, **keys)
+    made = session().client(service, endpoint_url=url, config=ONE_ATTEMPT, **keys)
     try:
         yield made
     finally:
@@ -105,7 +114,8 @@ def market(tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def standing(market, tmp_path_factory):
     state = tmp_path_factory.mktemp("standing")
-    with rehearsal(state, "--market", str(market), "--speed", "0", "--calm") as made:
+    options = ("--market", str(market), "--speed", "0", "--calm")
+    with rehearsal(state, *options, command=(*SPOTLINE, "rehearse", "aws")) as made:
         yield made
 
 
@@ -144,6 +154,10 @@ def test_it_says_where_it_is_and_writes_what_a_user_would(standing):
     config = yaml.safe_load(Path(said["config"]).read_text())
     section = config["clouds"]["aws"]
 
+    settings = read_section(read_config(Path(said["config"]), {}).clouds["aws"])
+
+    assert settings.accounts[1].external_id
+    assert {one.offering_id for one in settings.offerings} >= {offering_id(), offering_id(FAR)}
     assert said["clock"]["market_ns"] == START_NS
     assert said["clock"]["market_s_per_s"] == 0
     assert section["endpoint_url"] == standing.url

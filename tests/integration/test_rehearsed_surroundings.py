@@ -16,6 +16,10 @@ import pytest
 from botocore.exceptions import ClientError
 from botocore.utils import InstanceMetadataFetcher
 
+from spotline.adapters.agents.identity_documents import DocumentRules, IdentityDocuments
+from spotline.adapters.identity.signing import ForgedStatement
+from spotline.agent.aws_instance import read_instance
+from spotline.agent.aws_metadata import Metadata
 from spotline.rehearsal.aws.faults import Script
 from spotline.rehearsal.aws.server import serve
 from spotline.rehearsal.aws.service import Registry
@@ -374,13 +378,17 @@ def test_metadata_say_what_and_where_an_instance_is(aws, instance):
     assert metadata(aws, "i-0123456789abcdef0", "latest/meta-data/") == 404
 
 
-def test_identity_document_tells_the_instance(aws, instance):
-    document = json.loads(metadata(aws, instance, "latest/dynamic/instance-identity/document"))
+def test_identity_document_is_what_an_agent_proves_itself_by(aws, instance):
+    told = read_instance(Metadata(aws.served.metadata_url(instance)))
+    rules = DocumentRules(
+        certificates=aws.served.certificate, accounts=("000000000001",), regions=(REGION,)
+    )
 
-    assert document["instanceId"] == instance
-    assert document["accountId"] == "000000000001"
-    assert document["region"] == REGION
-    assert metadata(aws, instance, "latest/dynamic/instance-identity/signature") != 404
+    read = IdentityDocuments(rules).read(told.document, told.signature)
+
+    assert (read.instance_id, read.account_id, read.region) == (instance, "000000000001", REGION)
+    with pytest.raises(ForgedStatement, match="not signed"):
+        IdentityDocuments(rules).read(told.document.replace(instance, "i-1"), told.signature)
 
 
 def test_botocore_finds_the_metadata_by_the_endpoint_of_the_environment(aws, instance):
@@ -411,6 +419,19 @@ def until(condition):
         time.sleep(0.01)
 
 
+def test_instance_has_the_user_data_of_its_own_request(aws):
+    ec2 = aws.client("ec2")
+    (told,) = ec2.run_instances(
+        MinCount=1, MaxCount=1, UserData="echo mine", LaunchTemplate={"LaunchTemplateName": "spotline-g5.xlarge"}
+    )["Instances"]  # fmt: skip
+    try:
+        aws.advance(1)
+        assert metadata(aws, told["InstanceId"], "latest/user-data") == "echo mine"
+    finally:
+        ec2.terminate_instances(InstanceIds=[told["InstanceId"]])
+        aws.advance(1)
+
+
 # --- prices and quotas ----------------------------------------------------------------------------
 
 
@@ -432,6 +453,26 @@ def test_prices_and_quotas_are_of_the_world(aws):
     assert quota["QuotaName"] == "All P4, P3 and P2 Spot Instance Requests"
 
 
+def test_image_and_way_out_of_a_subnet_are_described(aws):
+    ec2 = aws.client("ec2")
+    template = ec2.describe_launch_template_versions(
+        LaunchTemplateName="spotline-g5.xlarge", Versions=["$Default"]
+    )["LaunchTemplateVersions"][0]["LaunchTemplateData"]
+    vpc = ec2.describe_subnets()["Subnets"][0]["VpcId"]
+
+    (image,) = ec2.describe_images(ImageIds=[template["ImageId"]])["Images"]
+    (table,) = ec2.describe_route_tables(Filters=[{"Name": "vpc-id", "Values": [vpc]}])[
+        "RouteTables"
+    ]
+
+    assert image["BlockDeviceMappings"][0]["Ebs"]["VolumeSize"] > 0
+    nat = next(one["NatGatewayId"] for one in table["Routes"] if "NatGatewayId" in one)
+    (gateway,) = ec2.describe_nat_gateways(NatGatewayIds=[nat])["NatGateways"]
+    assert gateway["VpcId"] == vpc
+    assert refusal(ec2.describe_images, ImageIds=["ami-0123"])[0] == "InvalidAMIID.NotFound"
+    assert refusal(ec2.describe_nat_gateways, NatGatewayIds=["nat-1"])[0] == "NatGatewayNotFound"
+
+
 # --- the server -----------------------------------------------------------------------------------
 
 
@@ -448,3 +489,21 @@ async def test_server_lets_go_of_its_port_and_refuses_one_that_is_taken():
 
     with pytest.raises(ConnectionRefusedError):
         await asyncio.open_connection("127.0.0.1", port)
+
+
+def requests():
+    """The requests that are being answered."""
+    return {task for task in asyncio.all_tasks() if "run_asgi" in repr(task.get_coro())}
+
+
+def test_poll_ends_without_a_message_where_the_rehearsal_ends(tmp_path):
+    with concurrent.futures.ThreadPoolExecutor(1) as readers, rehearsed_aws(tmp_path) as aws:
+        sqs, url = aws.client("sqs"), aws.served.queues["default"][REGION]
+        drain(aws)
+        before = aws.do(requests)
+        polled = readers.submit(sqs.receive_message, QueueUrl=url, WaitTimeSeconds=20)
+        until(lambda: aws.do(requests) - before)
+
+        aws.stop()
+
+        assert "Messages" not in polled.result(60)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, is_dataclass
 from difflib import get_close_matches
+from enum import Enum
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, get_type_hints
 
@@ -203,3 +205,31 @@ def found_beside(words: str, found: str) -> str:
 
 def _upper(environ: Mapping[str, str]) -> dict[str, str]:
     return {variable.upper(): text for variable, text in environ.items()}
+
+
+def without_secrets(value: Any) -> Any:
+    """A value as plain ones, without fields that are secret, at whatever depth."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {
+            each.name: without_secrets(getattr(value, each.name))
+            for each in fields(value)
+            if each.repr
+        }
+    match value:
+        case Enum():
+            return value.value
+        case Mapping():
+            return {key: without_secrets(inner) for key, inner in value.items()}
+        case tuple() | list():
+            return [without_secrets(inner) for inner in value]
+        case _:
+            return value
+
+
+def placed_settings(settings: Any, folder: Path) -> dict[str, Any]:
+    """The fields of settings that a file states: a path among them begins at its folder."""
+    stated = {each.name: getattr(settings, each.name) for each in fields(settings)}
+    for each in fields(settings):
+        if each.metadata.get("path") and stated[each.name]:
+            stated[each.name] = str(folder / Path(stated[each.name]).expanduser())
+    return stated

@@ -41,10 +41,13 @@ class Looks:
         self._last = Reconciliation()
         self._agreed = Agreed()
         self._reaped = 0
+        self.followed_by: Callable[[], None] | None = None
 
     def note(self, found: Reconciliation) -> None:
         """Take down a look."""
         self._last = found
+        if self.followed_by is not None:
+            self.followed_by()
         self._reaped += len(found.reaped)
         if found.reaped or found.gone or found.adopted or found.given_up:
             _log.warning(
@@ -131,6 +134,25 @@ async def started(actuation: CloudActuation) -> None:
             _log.warning("start_postponed", error=str(error))
         await asyncio.sleep(wait_s)
         wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
+
+
+class BillSettling:
+    """Settles bills beside the actuator's calls: a biller that is slow holds up no slot."""
+
+    def __init__(self, actuation: CloudActuation) -> None:
+        self._actuation = actuation
+        self._looked = asyncio.Event()
+
+    def note(self) -> None:
+        """Have a look at the cloud followed."""
+        self._looked.set()
+
+    async def run(self) -> None:
+        """Settle after each look until cancelled; raises what `CloudActuation.settle` raises."""
+        while True:
+            await self._looked.wait()
+            self._looked.clear()
+            await self._actuation.settle()
 
 
 class SignalHost(Protocol):

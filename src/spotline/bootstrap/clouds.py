@@ -5,8 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
-from enum import Enum
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -16,11 +15,13 @@ from spotline.adapters.agents.identity_documents import DocumentRules
 from spotline.adapters.clouds.aws.calls import BILLING, OBSERVING
 from spotline.adapters.clouds.aws.certify.opening import opened_trial, reconciled_files
 from spotline.adapters.clouds.aws.doctor.opening import examine_aws
+from spotline.adapters.clouds.aws.driver import CloudTimeDriver
 from spotline.adapters.clouds.aws.feeds.feed import AwsMarketFeed
 from spotline.adapters.clouds.aws.feeds.offerings import market_offering
 from spotline.adapters.clouds.aws.feeds.wall import SystemWall
 from spotline.adapters.clouds.aws.opening import biller_of, open_aws
 from spotline.adapters.clouds.aws.reader import ApiReader
+from spotline.adapters.clouds.aws.readings import readings_of
 from spotline.adapters.clouds.aws.section import read_section as read_aws_section
 from spotline.adapters.clouds.aws.settings import NOTICE_LEAD_S, AwsSettings
 from spotline.adapters.clouds.local import cloud as local
@@ -48,13 +49,20 @@ from spotline.application.cloud_checks import (
 )
 from spotline.application.installation import Installation
 from spotline.application.market_ingest.ports import MarketFeed
-from spotline.bootstrap.cloud_settings import check_known, read_cloud_settings, read_section
+from spotline.bootstrap.cloud_settings import (
+    check_known,
+    placed_settings,
+    read_cloud_settings,
+    read_section,
+    without_secrets,
+)
 from spotline.contracts.errors import ConfigError
 from spotline.domain.market.believed import PaperSettings
 from spotline.domain.market.market import Market
 from spotline.domain.market.market_clock import WALL_TIME, MarketClock
 from spotline.domain.market.offering import Offering
 from spotline.domain.modes import Mode, StatedModes, mode_named
+from spotline.runtime.metrics import Reader
 from spotline.runtime.service import CallPort
 
 _log = structlog.get_logger(__name__)
@@ -73,7 +81,7 @@ class OpenCloud:
     `drive` wraps what performs the actuator's calls, for a cloud whose time is played; it has no
     `clock`: the present is the moment of the call in hand. `close` lets go of files and connections;
     instances go on running. `biller` says what instances cost in the end; None: bills stay
-    estimates.
+    estimates. `readings` are metrics that it alone can tell, by name.
     """
 
     provider: CloudProvider
@@ -81,6 +89,7 @@ class OpenCloud:
     close: Callable[[], None]
     clock: CloudClock | None = None
     biller: InstanceBiller | None = None
+    readings: Mapping[str, Reader] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,10 +225,11 @@ def _open_aws(settings: AwsSettings, context: CloudContext) -> OpenCloud:
 
     return OpenCloud(
         provider=cloud,
-        drive=lambda perform: perform,
+        drive=lambda perform: CloudTimeDriver(perform, settings.clock.market_s_per_s),
         close=close,
         clock=cloud.clock,
         biller=biller_of(cloud, reader, settings),
+        readings=readings_of(cloud),
     )
 
 
@@ -345,25 +355,10 @@ class ChosenCloud:
 
     def described(self) -> dict[str, Any]:
         """Say which cloud it is and how it is set, without what is secret."""
-        described = {"cloud": self.name, **_shown(self.settings)}
+        described = {"cloud": self.name, **without_secrets(self.settings)}
         if self.paper is not None:
             described[PAPER] = asdict(self.paper)
         return described
-
-
-def _shown(value: Any) -> Any:
-    """A value as plain ones, without fields that are secret, at whatever depth."""
-    if is_dataclass(value) and not isinstance(value, type):
-        return {each.name: _shown(getattr(value, each.name)) for each in fields(value) if each.repr}
-    match value:
-        case Enum():
-            return value.value
-        case Mapping():
-            return {key: _shown(inner) for key, inner in value.items()}
-        case tuple() | list():
-            return [_shown(inner) for inner in value]
-        case _:
-            return value
 
 
 def known_settings() -> dict[str, type[Any]]:
@@ -463,7 +458,7 @@ def _settings_of(
             stated = read_section(kind, section)
         else:
             settings = plugin.section(section)
-            stated = {each.name: getattr(settings, each.name) for each in fields(settings)}
+            stated = placed_settings(settings, config.path.absolute().parent)
         return read_cloud_settings(name, kind, environ, former_prefix=former, stated=stated)
 
 

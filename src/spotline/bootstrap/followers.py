@@ -50,7 +50,7 @@ from spotline.runtime.telemetry import telemetry_for
 
 if TYPE_CHECKING:
     from spotline.application.cloud_actuator.handler import ActuateState
-    from spotline.bootstrap.cloud_signals import CloudSignals
+    from spotline.bootstrap.cloud_signals import BillSettling, CloudSignals
 
 
 def geography_of(file: Path | None) -> Geography | None:
@@ -270,7 +270,7 @@ async def serve_cloud_actuator(bus: BusAddress, parts: ActuatorParts, hooks: Par
     from spotline.application.cloud_actuator.actuation import CloudActuation
     from spotline.application.cloud_actuator.handler import ActuateHandler
     from spotline.application.cloud_actuator.options import ActuationOptions
-    from spotline.bootstrap.cloud_signals import CloudSignals, Looks, started
+    from spotline.bootstrap.cloud_signals import BillSettling, CloudSignals, Looks, started
 
     parts.store.mkdir(parents=True, exist_ok=True)
     async with AsyncExitStack() as stack:
@@ -288,8 +288,10 @@ async def serve_cloud_actuator(bus: BusAddress, parts: ActuatorParts, hooks: Par
         cloud = parts.cloud.open(parts.context())
         stack.callback(cloud.close)
         stack.callback(show_ledger(telemetry_for("cloud_actuator"), ledger, parts.caps))
-        looks = Looks()
-        stack.callback(looks.show(telemetry_for("cloud_actuator")))
+        looks, telemetry = Looks(), telemetry_for("cloud_actuator")
+        stack.callback(looks.show(telemetry))
+        for name, reader in cloud.readings.items():
+            stack.callback(telemetry.observe(name, reader))
         actuation = CloudActuation(
             cloud.provider,
             ThreadedLedger(ledger),
@@ -305,6 +307,8 @@ async def serve_cloud_actuator(bus: BusAddress, parts: ActuatorParts, hooks: Par
                 on_settled=looks.note_settled,
             ),
         )
+        bills = BillSettling(actuation)
+        looks.followed_by = bills.note
         await started(actuation)
         signals = CloudSignals(
             cloud.provider,
@@ -319,16 +323,20 @@ async def serve_cloud_actuator(bus: BusAddress, parts: ActuatorParts, hooks: Par
         hooks.note("cloud_actuator", host, connection)
         kept = {"the store": parts.store, **ledger_folder(parts.ledger_url)}
         hooks.probe("cloud_actuator", free_space(kept, limits_of(hooks)))
-        await _run_with_signals(host, signals)
+        await _run_with_signals(host, signals, bills)
 
 
-async def _run_with_signals(host: ServiceHost[ActuateState], signals: CloudSignals) -> None:
-    """Run the host, and signal until it ends; an error of either ends both, as itself."""
+async def _run_with_signals(
+    host: ServiceHost[ActuateState], signals: CloudSignals, bills: BillSettling
+) -> None:
+    """Run the host, signal and settle until it ends; an error of any ends all, as itself."""
     try:
         async with asyncio.TaskGroup() as tasks:
             signalling = tasks.create_task(signals.run(host), name="cloud_signals")
+            settling = tasks.create_task(bills.run(), name="bills")
             await host.run()
             signalling.cancel()
+            settling.cancel()
     except BaseExceptionGroup as group:
         if len(group.exceptions) == 1:
             raise group.exceptions[0] from None

@@ -43,7 +43,6 @@ from spotline.bootstrap.installed import (
     used_store,
 )
 from spotline.bootstrap.live import NO_FEEDS, LiveFeeds
-from spotline.bootstrap.log_of_store import noted_at_the_end, settle_log
 from spotline.bootstrap.parts import BusAddress, PartHooks
 from spotline.bootstrap.same_market import check_same_market, market_of_wall_clock
 from spotline.bootstrap.servers import (
@@ -55,6 +54,7 @@ from spotline.bootstrap.servers import (
     serve_placer,
     serve_read_model,
 )
+from spotline.bootstrap.settled_log import noted_at_the_end, settle_log
 from spotline.contracts.batch import MOST_EVENTS
 from spotline.contracts.errors import ConfigError
 from spotline.contracts.limits import CallerLimits

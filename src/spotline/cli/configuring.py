@@ -64,8 +64,8 @@ def in_words_of(context: typer.Context) -> Iterator[None]:
     try:
         yield
     except (ConfigError, ContractError) as error:
-        said = _said(context, str(error))
-        if said is None:
+        said = "\n".join(_said(context, line) for line in str(error).splitlines())
+        if said == str(error):
             raise
         raise _InFile(said) from error
 
@@ -74,19 +74,16 @@ class _InFile(SpotlineError):
     """What is wrong with a value of the file."""
 
 
-def _said(context: typer.Context, message: str) -> str | None:
+def _said(context: typer.Context, line: str) -> str:
+    """A line of what is said, by the key of the file where it is of an option that the file sets."""
     config = config_of(context)
-    option, colon, problem = message.partition(": ")
+    option, colon, problem = line.partition(": ")
     if config is None or not colon or not option.startswith("--"):
-        return None
-    return next(
-        (
-            f"{place}: {problem}"
-            for name, place in _places(config).items()
-            if option in _options_of(context, name) and _is_of_file(context, name)
-        ),
-        None,
-    )
+        return line
+    for name, place in _places(config).items():
+        if option in _options_of(context, name) and _is_of_file(context, name):
+            return f"{place}: {problem}"
+    return line
 
 
 def _places(config: SpotlineConfig) -> dict[str, str]:

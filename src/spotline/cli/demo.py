@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,8 +17,7 @@ from spotline.cli.tables import print_line
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from rich.console import Console
-
+    from spotline.bootstrap.system import SystemOptions
     from spotline.demo.run import DemoProgress, DemoRun
     from spotline.domain.market.market import Market
 
@@ -77,7 +77,7 @@ def demo(
     ] = 0.10,
     slot_wall: Annotated[
         float, typer.Option(min=0.2, help="Of a rehearsal: seconds of wall time in a slot.")
-    ] = 2.5,
+    ] = 4.5,
 ) -> None:
     """Run jobs with deadlines on a market, end to end, and show what it saved.
 
@@ -85,9 +85,9 @@ def demo(
     Then each simple rule runs the same jobs by itself, without the broker, for comparison.
     """
     if cloud != SIMULATED:
-        from spotline.cli.demo_rehearsed import Asked, rehearsed_demo
+        from spotline.cli.demo_rehearsed import AskedRehearsal, rehearsed_demo
 
-        asked = Asked(
+        asked = AskedRehearsal(
             cloud=cloud,
             market=market,
             jobs=jobs,
@@ -102,13 +102,7 @@ def demo(
             slot_wall_s=slot_wall,
         )
         return rehearsed_demo(asked)
-    from rich.console import Console
-
-    from spotline.adapters.files.weights_file import read_weights
-    from spotline.application.selector.state import SelectorOptions
-    from spotline.bootstrap.planners import compile_planners, planners_compiled
-    from spotline.bootstrap.system import SystemOptions
-    from spotline.cli.accounts_view import beside_json, write_text
+    from spotline.cli.accounts_view import beside_json
     from spotline.cli.demo_view import opening
     from spotline.cli.failures import explained
     from spotline.demo.run import run_demo
@@ -116,7 +110,6 @@ def demo(
     from spotline.domain.forecasting.registry import DEFAULT_FORECASTER, forecaster_factory
     from spotline.runtime.log import configure_logging
 
-    console = Console(stderr=json_out == "-")
     configure_logging("warning")
     began, started_ns = time.monotonic(), time.time_ns()
     run_id = time.strftime("demo-%Y%m%dT%H%M%SZ", time.gmtime(started_ns // 1_000_000_000))
@@ -124,22 +117,11 @@ def demo(
     with explained():
         traded = demo_market(market, seed=seed, slot_s=slot, most_slots=slots)
         todo = demo_jobs(traded, jobs, seed)
-        forecaster_factory(forecaster or DEFAULT_FORECASTER)
-        (store := folder / "store").mkdir(parents=True, exist_ok=True)
-        options = SystemOptions(
-            market=traded,
-            store=store,
-            nats_url=nats_url,
-            forecaster=forecaster or DEFAULT_FORECASTER,
-            ingest=without_pause(price_sanity=price_sanity),
-            selector=SelectorOptions(warm_start=read_weights(warm_start), limits=True),
-            outlooks=False,  # there is no time between its slots to look ahead
-            identity=asked_identity(store, asked=identity),
-        )
+        forecaster_factory(named := forecaster or DEFAULT_FORECASTER)
+        options = _options(traded, folder, warm_start, sanity=price_sanity, identity=identity)
+        options = replace(options, nats_url=nats_url, forecaster=named)
     with beside_json(json_out):
-        if not planners_compiled():
-            print_line("compiling the planners: once per release, about a minute")
-            compile_planners()
+        compile_once()
         print_line(opening(traded, jobs, run_id))
         run = _ran(
             lambda told: run_demo(
@@ -151,32 +133,70 @@ def demo(
                 seeds={"market": seed, "jobs": seed, "platform": seed},
                 told=told,
             ),
-            console,
             traded,
+            stderr=json_out == "-",
         )
         if isinstance(run, int):
             print_line(f"stopped before the end; what was recorded is in {folder / 'log'}")
             raise typer.Exit(run or 1)
         with explained():
             result = _report(run, folder, began, explain=explain)
+    write_result(json_out, result)
+
+
+def write_result(json_out: str, result: dict[str, Any]) -> None:
+    """Write what became of a run as JSON, where that is asked for."""
+    from spotline.cli.accounts_view import write_text
+    from spotline.cli.failures import explained
+
     if json_out:
         with explained():
             write_text(json_out, json.dumps(result, indent=2) + "\n")
 
 
+def compile_once() -> None:
+    """Compile the planners where this release has not yet; says so, as it takes a while."""
+    from spotline.bootstrap.planners import compile_planners, planners_compiled
+
+    if not planners_compiled():
+        print_line("compiling the planners: once per release, about a minute")
+        compile_planners()
+
+
+def _options(
+    market: Market, folder: Path, warm_start: Path | None, *, sanity: bool, identity: bool
+) -> SystemOptions:
+    from spotline.adapters.files.weights_file import read_weights
+    from spotline.application.selector.state import SelectorOptions
+    from spotline.bootstrap.system import SystemOptions
+
+    (store := folder / "store").mkdir(parents=True, exist_ok=True)
+    return SystemOptions(
+        market=market,
+        store=store,
+        ingest=without_pause(price_sanity=sanity),
+        selector=SelectorOptions(warm_start=read_weights(warm_start), limits=True),
+        outlooks=False,  # there is no time between its slots to look ahead
+        identity=asked_identity(store, asked=identity),
+    )
+
+
 def _ran(
     begin: Callable[[Callable[[DemoProgress], None]], Awaitable[DemoRun]],
-    console: Console,
     market: Market,
+    *,
+    stderr: bool,
 ) -> DemoRun | int:
     """Run to the end and return what was left, or the exit code of a run that was stopped."""
+    from rich.console import Console
+
     from spotline.bootstrap.process import run_to_exit_code
     from spotline.cli.demo_view import ProgressShown
 
     ended: list[DemoRun] = []
 
     async def work() -> None:
-        with ProgressShown(console, market) as told:
+        with ProgressShown(Console(stderr=stderr), market) as told:
             ended.append(await begin(told))
 
     code = run_to_exit_code(work())

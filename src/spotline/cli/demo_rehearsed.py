@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,12 +15,12 @@ from spotline.cli.tables import fact_lines, print_line
 if TYPE_CHECKING:
     from spotline.demo.rehearsed.run import RehearsedRun, Rehearsing
 
-# About four minutes at 2.5 s a slot; a run of more is asked for by --slots.
+# Some seven minutes at 4.5 s a slot; a run of more is asked for by --slots.
 _MOST_SLOTS = 96
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class AskedRehearsal:
     """What was asked for on the command line."""
 
     cloud: str
@@ -38,13 +37,16 @@ class Asked:
     slot_wall_s: float
 
 
-def rehearsed_demo(asked: Asked) -> None:
+def rehearsed_demo(asked: AskedRehearsal) -> None:
     """Run it, and say what became of it; exits with 1 where bills differ or something is left."""
-    from spotline.bootstrap.planners import compile_planners, planners_compiled
-    from spotline.bootstrap.process import run_to_exit_code
-    from spotline.cli.accounts_view import beside_json, write_text
-    from spotline.cli.demo_view import opening
     from spotline.cli.failures import explained
+
+    with explained():
+        _check_cloud(asked.cloud)
+    from spotline.bootstrap.process import run_to_exit_code
+    from spotline.cli.accounts_view import beside_json
+    from spotline.cli.demo import compile_once, write_result
+    from spotline.cli.demo_view import opening
     from spotline.demo.rehearsed.run import run_rehearsed
     from spotline.runtime.log import configure_logging
 
@@ -55,9 +57,7 @@ def rehearsed_demo(asked: Asked) -> None:
         rehearsing = _rehearsing(asked, folder, run_id)
         configure_logging("warning", file=folder / "up.log")
     with beside_json(asked.json_out):
-        if not planners_compiled():
-            print_line("compiling the planners: once per release, about a minute")
-            compile_planners()
+        compile_once()
         print_line(opening(rehearsing.market, len(rehearsing.jobs), run_id))
         ended: list[RehearsedRun] = []
 
@@ -71,25 +71,28 @@ def rehearsed_demo(asked: Asked) -> None:
             raise typer.Exit(code or 1)
         with explained():
             result = _report(ended[0], folder, began)
-    if asked.json_out:
-        with explained():
-            write_text(asked.json_out, json.dumps(result, indent=2) + "\n")
+    write_result(asked.json_out, result)
     if not (result["bills_agree"] and not result["orphans"] and not result["unsettled"]):
         raise typer.Exit(1)
 
 
-def _rehearsing(asked: Asked, folder: Path, run_id: str) -> Rehearsing:
+def _check_cloud(name: str) -> None:
+    from spotline.contracts.errors import ConfigError
+    from spotline.demo.rehearsed.process import REHEARSAL_AWS
+
+    if name != REHEARSAL_AWS:
+        raise ConfigError(f"--cloud must be simulated or {REHEARSAL_AWS}, was {name!r}")
+
+
+def _rehearsing(asked: AskedRehearsal, folder: Path, run_id: str) -> Rehearsing:
     from dataclasses import replace
 
     from spotline.adapters.files.weights_file import read_weights
     from spotline.application.selector.state import SelectorOptions
-    from spotline.contracts.errors import ConfigError
-    from spotline.demo.rehearsed.run import REHEARSAL_AWS, Rehearsing
+    from spotline.demo.rehearsed.run import Rehearsing
     from spotline.demo.setup import demo_market
     from spotline.replay.jobs import generated_jobs
 
-    if asked.cloud != REHEARSAL_AWS:
-        raise ConfigError(f"--cloud must be simulated or {REHEARSAL_AWS}, was {asked.cloud!r}")
     most = min(asked.slots, _MOST_SLOTS)
     market = demo_market(asked.market, seed=asked.seed, slot_s=asked.slot_s, most_slots=most)
     (store := folder / "store").mkdir(parents=True, exist_ok=True)

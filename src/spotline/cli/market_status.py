@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from spotline.application.health.conditions import lasting
 from spotline.cli.calls import DEFAULT_ADDRESS, Address, AsJson, answered
 from spotline.cli.jobs_view import plain, print_json
 from spotline.cli.market import market_app
@@ -15,7 +16,10 @@ from spotline.cli.modes_view import paper_facts
 from spotline.domain.units import utc_iso
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from spotline.application.market_view import MarketStatus
+    from spotline.domain.market.slot_quote import SlotQuote
 
 
 def register(app: typer.Typer) -> None:
@@ -39,6 +43,25 @@ def market_status(address: Address = DEFAULT_ADDRESS, as_json: AsJson = False) -
         typer.echo(f"{name:<12}{said}")
 
 
+def _quotes(quotes: Sequence[SlotQuote]) -> str:
+    """How many there are, how old, and what of them is not simply what is listed."""
+    oldest = max(quotes, key=lambda quoted: (quoted.age_s, quoted.quote.offering_id))
+    said = [
+        f"{len(quotes)}, the oldest {lasting(oldest.age_s)} old ({oldest.quote.offering_id})",
+        *_counted(sum(quoted.unquoted for quoted in quotes), "never quoted"),
+        *_counted(
+            sum(quoted.doubted and not quoted.unquoted for quoted in quotes), "with a doubted price"
+        ),
+        *_counted(sum(quoted.listed != quoted.quote for quoted in quotes), "at own prices"),
+    ]
+    return ", ".join(said)
+
+
+def _counted(count: int, what: str) -> Iterator[str]:
+    if count:
+        yield f"{count} {what}"
+
+
 def _said(status: MarketStatus) -> list[tuple[str, str]]:
     said = [("state", status.state.value.replace("_", " "))]
     clock = status.clock
@@ -48,6 +71,8 @@ def _said(status: MarketStatus) -> list[tuple[str, str]]:
         said.append(("slot", f"{clock.slot} (of {clock.slot_s} s)"))
     if status.next_slot_start_ns:
         said.append(("next slot", utc_iso(status.next_slot_start_ns)))
+    if status.quotes:
+        said.append(("quotes", _quotes(status.quotes)))
     if status.ends_ns:
         said.append(("ends", utc_iso(status.ends_ns)))
     if status.source:

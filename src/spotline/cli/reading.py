@@ -13,8 +13,10 @@ from spotline.cli.calls import DEFAULT_ADDRESS, Address, AsJson, JobArgument, an
 from spotline.cli.jobs_view import plain, print_json
 from spotline.cli.tables import escaped
 from spotline.cli.wording import clock_time, moment
+from spotline.domain.modes import Mode
 
 if TYPE_CHECKING:
+    from spotline.adapters.grpc.allocator.client import JobClient
     from spotline.application.allocator.happenings import JobHappening
     from spotline.application.allocator.output import OutputChunk
 
@@ -62,10 +64,11 @@ def logs(
         pieces = 0
         async with JobClient(address) as client:
             job_id = await whole_job_id(client, job)
+            said = await _mode_said(client, job_id, as_json=as_json)
             async for chunk in client.output(job_id, follow=follow, last=last):
                 pieces += 1
                 if as_json:
-                    print_json(plain(chunk), indent=None)
+                    print_json({**plain(chunk), **said}, indent=None)
                 else:
                     typer.echo(writers.shown(chunk), nl=False)
         return pieces
@@ -90,9 +93,10 @@ def events(
         found = 0
         async with JobClient(address) as client:
             job_id = await whole_job_id(client, job)
+            said = await _mode_said(client, job_id, as_json=as_json)
             async for happening in client.happenings(job_id, follow=follow, after_seq=after_seq):
                 if as_json:
-                    print_json(plain(happening), indent=None)
+                    print_json({**plain(happening), **said}, indent=None)
                 else:
                     typer.echo(happening_line(happening))
                 found += 1
@@ -100,6 +104,14 @@ def events(
 
     if not answered(run(), as_json=as_json) and not as_json:
         typer.echo("nothing has happened since", err=True)
+
+
+async def _mode_said(client: JobClient, job_id: str, *, as_json: bool) -> dict[str, str]:
+    """What each line of JSON says of the job's mode, which it keeps; nothing of text."""
+    if not as_json:
+        return {}
+    mode = (await client.get(job_id)).mode
+    return {"mode": (Mode.LIVE if mode is None else mode).value}
 
 
 def happening_line(happening: JobHappening) -> str:

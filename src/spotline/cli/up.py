@@ -25,7 +25,7 @@ from spotline.cli.modes_view import paper_line
 from spotline.cli.ports import check_ports
 from spotline.cli.stores import StoreOption, store_folder
 from spotline.cli.tables import fact_lines, print_line
-from spotline.cli.up_market import file_market, live_market, with_reserved
+from spotline.cli.up_market import AskedPace, market_of, with_reserved
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from spotline.bootstrap.clouds import ChosenCloud
     from spotline.bootstrap.system import SystemOptions
     from spotline.domain.ledger.caps import Caps
-    from spotline.domain.market.grid import AnyMarket
     from spotline.domain.modes import Mode
 
 
@@ -260,10 +259,7 @@ def up(
     Says in a line when it is ready, when its market ends and when all jobs are over.
     """
     from spotline.application.placer.options import PlacerOptions
-    from spotline.bootstrap.live import NO_FEEDS
-    from spotline.bootstrap.pace import pace_of
     from spotline.bootstrap.system import SystemOptions
-    from spotline.bootstrap.up import check_inputs
     from spotline.cli.failures import explained
     from spotline.runtime.log import configure_logging
 
@@ -272,23 +268,11 @@ def up(
         stated = config_of(context)
         selection, caps = _limited(warm_start, limits_file, stated, limits=limits)
         store, (run, chosen) = store_folder(store), _chosen(cloud, mode, stated)
-        followed = live_market(market, chosen, store, stated, slot_s=slot)
-        pace = pace_of(
-            speed=speed,
-            slots_per_s=slots_per_s,
-            wall_clock=wall_clock,
-            own_market=market is None,
-            in_wall_time=chosen.in_wall_time,
-            live=None if followed is None else followed.feeds.clock,
-        )
-        traded: AnyMarket = (
-            file_market(market, chosen, store, slot_s=slot, from_now=wall_clock)
-            if followed is None
-            else followed.market
-        )
-        paced = pace.ingest(traded.slot_s, wait_for_work=wait_for_work)
+        asked = AskedPace(speed=speed, slots_per_s=slots_per_s, wall_clock=wall_clock)
+        runs = market_of(market, chosen, store, stated, asked, slot_s=slot)
+        paced = runs.pace.ingest(runs.market.slot_s, wait_for_work=wait_for_work)
         options = SystemOptions(
-            market=with_reserved(traded, reservations, stated),
+            market=with_reserved(runs.market, reservations, stated),
             store=store,
             cloud=chosen,
             mode=run,
@@ -308,9 +292,9 @@ def up(
             placer=PlacerOptions(method=placement_method, cost=placement_cost),
             selector=selection,
             caps=caps,
-            ingest=judged(paced, traded, (price_sanity, list_price, stale_after)),
-            market_s_per_s=pace.market_s_per_s,
-            feeds=NO_FEEDS if followed is None else followed.feeds,
+            ingest=judged(paced, runs.market, (price_sanity, list_price, stale_after)),
+            market_s_per_s=runs.pace.market_s_per_s,
+            feeds=runs.feeds,
             agreement=_agreement(reap, reap_accounts, compare_every),
             callers=callers_of(
                 (most_calls, most_calls_a_tenant),
@@ -319,13 +303,20 @@ def up(
             ),
             identity=asked_identity(store, identity_hosts, issuers, asked=identity, mtls=mtls),
         )
-        check_ports(_ports_of(options, health_port))
-        check_inputs(options)
-        store.mkdir(parents=True, exist_ok=True)
+        _prepare(options, health_port)
         if not verbose:
             configure_logging(log_level, file=store / LOG_FILE)
     said = _Said(as_json=as_json, verbose=verbose, store=store, mode=run)
     _serve(options, cloud, said, port=health_port)
+
+
+def _prepare(options: SystemOptions, health_port: int) -> None:
+    """Refuse what could not be served, before anything is begun; then make the store."""
+    from spotline.bootstrap.up import check_inputs
+
+    check_ports(_ports_of(options, health_port))
+    check_inputs(options)
+    options.store.mkdir(parents=True, exist_ok=True)
 
 
 def _limited(

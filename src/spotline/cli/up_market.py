@@ -4,15 +4,63 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from spotline.adapters.files.spotline_yaml.reading import SpotlineConfig
     from spotline.bootstrap.clouds import ChosenCloud
-    from spotline.bootstrap.live import FollowedMarket
+    from spotline.bootstrap.live import FollowedMarket, LiveFeeds
+    from spotline.bootstrap.pace import MarketPace
     from spotline.domain.market.grid import AnyMarket
     from spotline.domain.market.market import Market
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedPace:
+    """How fast the market is to run, as options say it; 0 and False are not stated."""
+
+    speed: float
+    slots_per_s: float
+    wall_clock: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MarketToRun:
+    """A market, how fast it runs, and who quotes it while it goes on."""
+
+    market: AnyMarket
+    pace: MarketPace
+    feeds: LiveFeeds
+
+
+def market_of(
+    market: Path | None,
+    cloud: ChosenCloud,
+    store: Path,
+    config: SpotlineConfig | None,
+    asked: AskedPace,
+    *,
+    slot_s: int,
+) -> MarketToRun:
+    """The market of a file, else the cloud's own, followed while it goes on where it is live."""
+    from spotline.bootstrap.live import NO_FEEDS
+    from spotline.bootstrap.pace import pace_of
+
+    followed = live_market(market, cloud, store, config, slot_s=slot_s)
+    pace = pace_of(
+        speed=asked.speed,
+        slots_per_s=asked.slots_per_s,
+        wall_clock=asked.wall_clock,
+        own_market=market is None,
+        in_wall_time=cloud.in_wall_time,
+        live=None if followed is None else followed.feeds.clock,
+    )
+    if followed is not None:
+        return MarketToRun(market=followed.market, pace=pace, feeds=followed.feeds)
+    recorded = file_market(market, cloud, store, slot_s=slot_s, from_now=asked.wall_clock)
+    return MarketToRun(market=recorded, pace=pace, feeds=NO_FEEDS)
 
 
 def live_market(

@@ -172,10 +172,12 @@ class _Patience:
     async def wait(self, error: ProviderUnavailable) -> None:
         wait_s = error.retry_after_s if isinstance(error, Throttled) else self._next_s
         self._tally.failures += 1
+        # Said once, and again where it says something else: it may fail for days.
+        tell = _log.debug if self._tally.error == str(error) else _log.warning
         self._tally.error = str(error)
         if self._tally.failing_since_ns is None:
             self._tally.failing_since_ns = self.now_ns()
-        _log.warning("feed_silent", feed=self._name, error=str(error), retry_in_s=wait_s)
+        tell("feed_silent", feed=self._name, error=str(error), retry_in_s=wait_s)
         await self._tell(self._tally.failing_since_ns)
         await self._pause(wait_s)
         self._next_s = min(2 * self._next_s, LONGEST_PAUSE_S)

@@ -40,6 +40,7 @@ from spotline.domain.events.training import (
 from spotline.domain.limits.freezes import FreezeReason
 from spotline.domain.market.offering import CapacityType
 from spotline.domain.policies.answer import DecisionReason
+from spotline.runtime.cloud_metrics import CLOUD_ATTRIBUTES, CLOUD_COUNTS, CLOUD_GAUGES
 from spotline.runtime.health_metrics import CONDITION, CONDITION_GAUGES, HEALTHY
 
 SERVICE = "spotline.service"
@@ -105,6 +106,7 @@ _MEANINGS: Mapping[tuple[Form, str], Mapping[str, str]] = {
         "spotline.entries.parked": "Inputs that are left out because the service cannot take them, by kind.",
         "spotline.entries.not_believed": "Of those parked, that nobody published who may, or that nothing bears out.",
         "spotline.messages.published": "Events stored.",
+        **CLOUD_COUNTS,
     },
     (Form.OBSERVED_COUNTER, "{snapshot}"): {
         "spotline.snapshots.set_aside": "Snapshots that could not be used: the service learnt again from the log.",
@@ -119,6 +121,7 @@ _MEANINGS: Mapping[tuple[Form, str], Mapping[str, str]] = {
     (Form.GAUGE, "1"): {
         "spotline.service.healthy": "1 while the service follows its log without a backlog, else 0.",
         "spotline.spend.cap_used": "The greatest share of its cap that a job holding instances has spent.",
+        **CLOUD_GAUGES,
     },
     (Form.HISTOGRAM, "s"): {
         "messaging.process.duration": "Handling of one input, with the calls it made.",
@@ -220,10 +223,7 @@ _MEANINGS: Mapping[tuple[Form, str], Mapping[str, str]] = {
 # What their values carry besides the service.
 _ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
     "messaging.process.duration": (KIND,),
-    "spotline.call.duration": (
-        CALL,
-        OUTCOME,
-    ),
+    "spotline.call.duration": (CALL, OUTCOME),
     "rpc.server.call.duration": _RPC,
     "rpc.client.call.duration": _RPC,
     "spotline.jobs.closed": (OUTCOME,),
@@ -247,6 +247,7 @@ _ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
     "spotline.http.requests": (HTTP_STATUS,),
     "spotline.notices.acknowledged": (NOTICE_ACTION,),
     HEALTHY: (CONDITION,),
+    **CLOUD_ATTRIBUTES,
 }
 
 INSTRUMENTS: Mapping[str, Instrument] = MappingProxyType(

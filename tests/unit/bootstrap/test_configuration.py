@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -140,7 +141,7 @@ def test_a_log_says_of_aws_all_but_what_is_secret_at_any_depth() -> None:
     ]
     assert said["offerings"][4]["launch_template_version"] == "3"
     assert said["clock"] == {"wall_ns": 0, "market_ns": 0, "market_s_per_s": 1.0}
-    assert "hunter2" not in repr(said)
+    assert "hunter2" not in json.dumps(said)
 
 
 def test_accounts_of_a_live_run_begin_as_the_file_says(tmp_path: Path) -> None:
@@ -157,6 +158,15 @@ def test_accounts_of_a_live_run_begin_as_the_file_says(tmp_path: Path) -> None:
     assert (stated.of("aws/default"), stated.of("aws/third")) == (Mode.LIVE, Mode.OBSERVE)
     # Without a file nothing begins live.
     assert not modes_of("aws", "live").any_live
+
+
+def test_a_path_in_a_section_begins_at_the_folder_of_the_file(tmp_path: Path) -> None:
+    stated = REHEARSED.replace("  aws:\n", "  aws:\n    identity_certificates: certificates\n")
+    config = config_of(tmp_path, stated)
+
+    settings = cloud_of({}, "aws", Mode.LIVE, config).settings
+
+    assert settings.identity_certificates == str(tmp_path / "certificates")
 
 
 def test_aws_is_acted_on_only_where_a_file_says_where() -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import typer.main
+import typer.testing
 from typer.testing import CliRunner, Result
 
 from spotline.adapters.files.spotline_yaml.parts import keys
@@ -35,8 +38,22 @@ reservations:
 - {offering: "cloud:east-1a:a100-1x", id: block-7, instances: 8}
 clouds: {simulated: {seed: 5}}
 """
+# Others may run a system of theirs on this machine.
+ANYWHERE = "  http: ''\n" + "".join(
+    f"  {name}: 127.0.0.1:0\n" for name in ("agents", "configurator", "placer", "analytics")
+)
 # They are the file, or how the command speaks; or stand in the file as a whole.
 WITHOUT_A_KEY = {"config", "as_json", "verbose", "reservations", "limits_file"}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_command_line() -> Iterator[None]:
+    """Build the command line once: it takes longer than to find what is wrong with a file."""
+    built = typer.main.get_command(app)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(typer.testing, "_get_command", lambda _: built)
+        patch.setattr(typer.main, "get_command", lambda _: built)
+        yield
 
 
 @pytest.fixture
@@ -102,9 +119,13 @@ def test_the_file_may_be_named_by_a_variable_and_limits_by_their_own(
     ("text", "said"),
     [
         (
-            "market: {file: market.parquet}\nstore: store\naddresses:\n  allocator: localhost",
-            "spotline: FOLDER/spotline.yaml:4: addresses.allocator: expected HOST:PORT, such as "
+            f"market: {{file: market.parquet}}\nstore: store\naddresses:\n{ANYWHERE}  allocator: localhost",
+            "spotline: FOLDER/spotline.yaml:9: addresses.allocator: expected HOST:PORT, such as "
             "127.0.0.1:7070, found 'localhost'",
+        ),
+        (
+            "market: {file: market.parquet}\naddresses:\n  allocator: a\n  placer: b",
+            "spotline: FOLDER/spotline.yaml:4: addresses.placer: expected HOST:PORT",
         ),
         (
             "market:\n  file: market.parquet\n  list_prices: {moon: 3}\nstore: store",

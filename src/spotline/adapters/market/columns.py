@@ -11,9 +11,12 @@ import numpy.typing as npt
 from spotline.adapters.market.parse import DEAREST_USD_PER_HOUR, MOST_INSTANCES, shown
 from spotline.adapters.market.parse import names as listed
 from spotline.contracts.errors import ContractError
-from spotline.domain.market.market import IntArray, Market
+from spotline.domain.market.market import INFERRED, IntArray, Market
 from spotline.domain.market.offering import Offering, Provenance
 from spotline.domain.units import MICRO_USD_PER_USD, NS_PER_S, utc_iso
+
+# What a market may have in all: a file of a few rows far apart may not fill the memory.
+MOST_CELLS = 10_000_000
 
 # Position = the code that `Market` stores.
 PROVENANCE_NAMES = tuple(
@@ -63,6 +66,10 @@ def market_from_columns(
     ------
     ContractError
         A price, count, provenance, offering or time breaks the format; the first such row is named.
+
+    Notes
+    -----
+    A gap is carried forward: what nobody has said anew stands, and `quoted_ns` tells its age.
     """
     rows = len(columns.slot_start_ns)
     if rows == 0:
@@ -83,8 +90,8 @@ def market_from_columns(
     on_demand_kind = _codes(
         columns.on_demand_available_provenance, kinds, locate, "on_demand_available_provenance"
     )
-    start_ns, slot, slot_s = _slot_numbers(columns.slot_start_ns, slot_s, locate)
-    order = _order(slot, column, offerings, locate)
+    start_ns, slot, slot_s = _slot_numbers(columns.slot_start_ns, slot_s, len(offerings), locate)
+    order, absent = _order(slot, column, offerings, locate)
 
     # Row numbers in grid order: column by column, each offering's quotes in the order of slots.
     quoted = columns.quoted_ns[order]
@@ -106,17 +113,19 @@ def market_from_columns(
             f"expected a time <= slot_start {utc_iso(int(columns.slot_start_ns[row]))}, "
             f"found {utc_iso(int(columns.quoted_ns[row]))}",
         )
+    opens_ns = start_ns + np.arange(len(order), dtype=np.int64) * (slot_s * NS_PER_S)
     return Market(
         offerings=tuple(offerings),
         slot_s=slot_s,
         start_ns=start_ns,
         spot_price_micro_usd=columns.spot_price_micro_usd[order],
         on_demand_price_micro_usd=columns.on_demand_price_micro_usd[order],
-        spot_available=columns.spot_available[order],
-        spot_provenance=spot_kind[order],
-        on_demand_available=columns.on_demand_available[order],
-        on_demand_provenance=on_demand_kind[order],
-        quoted_ns=quoted,
+        # Of an offering that begins later, nothing is there before.
+        spot_available=np.where(absent, 0, columns.spot_available[order]),
+        spot_provenance=np.where(absent, INFERRED, spot_kind[order]),
+        on_demand_available=np.where(absent, 0, columns.on_demand_available[order]),
+        on_demand_provenance=np.where(absent, INFERRED, on_demand_kind[order]),
+        quoted_ns=np.minimum(quoted, opens_ns[:, None]),
         source=source,
     )
 
@@ -175,9 +184,12 @@ def _codes(
 
 
 def _slot_numbers(
-    starts_ns: IntArray, slot_s: int | None, locate: Callable[[int], str]
+    starts_ns: IntArray, slot_s: int | None, width: int, locate: Callable[[int], str]
 ) -> tuple[int, IntArray, int]:
-    """Return the first slot's opening, the slot number of every row, and the slot length."""
+    """Return the first slot's opening, the slot number of every row, and the slot length.
+
+    Slots may be missing; without a stated length it is the shortest step.
+    """
     steps = np.diff(starts_ns)
     if (steps < 0).any():
         row = int(np.argmax(steps < 0)) + 1
@@ -187,30 +199,42 @@ def _slot_numbers(
             f"found {utc_iso(int(starts_ns[row]))}: rows must be in the order of slots",
         )
     if slot_s is None:
-        first_step_ns = int(steps[steps > 0][0]) if (steps > 0).any() else 0
-        slot_s = first_step_ns // NS_PER_S
-        if slot_s < 1 or first_step_ns % NS_PER_S:
+        least_step_ns = int(steps[steps > 0].min()) if (steps > 0).any() else 0
+        slot_s = least_step_ns // NS_PER_S
+        if slot_s < 1 or least_step_ns % NS_PER_S:
             raise ContractError(
                 f"{locate(0)}, field slot_start",
                 "expected at least two slots, whole seconds apart, to tell the slot length",
             )
     slot_ns = slot_s * NS_PER_S
     start_ns = int(starts_ns[0])
-    bad = (steps != 0) & (steps != slot_ns)
+    bad = steps % slot_ns != 0
     if bad.any():
         row = int(np.argmax(bad)) + 1
         raise ContractError(
             f"{locate(row)}, field slot_start",
             f"expected {utc_iso(int(starts_ns[row - 1]) + slot_ns)}, one slot of {slot_s} s after "
-            f"the row before, found {utc_iso(int(starts_ns[row]))}",
+            f"the row before, or some slots more, found {utc_iso(int(starts_ns[row]))}",
+        )
+    cells = (int(starts_ns[-1] - start_ns) // slot_ns + 1) * width
+    if cells > MOST_CELLS:
+        row = int(np.argmax(steps)) + 1
+        raise ContractError(
+            f"{locate(row)}, field slot_start",
+            f"expected slots of {slot_s} s for at most {MOST_CELLS:,} quotes, gaps between them "
+            f"filled, found time for {cells:,}",
         )
     return start_ns, (starts_ns - start_ns) // slot_ns, slot_s
 
 
 def _order(
     slot: IntArray, column: IntArray, offerings: Sequence[Offering], locate: Callable[[int], str]
-) -> IntArray:
-    """Row of every (slot, offering), shape (slots, offerings); each must occur exactly once."""
+) -> tuple[IntArray, npt.NDArray[np.bool_]]:
+    """Row of every (slot, offering), shape (slots, offerings), and where none had come yet.
+
+    None may occur twice. Where one is missing the row before stands, older by then; before the first
+    that one does.
+    """
     width = len(offerings)
     slots = int(slot[-1]) + 1
     cell = slot * width + column
@@ -225,12 +249,16 @@ def _order(
             f"expected each offering once per slot, found {offerings[column[row]].offering_id} "
             f"again (first in {locate(int(order[cell[row]]))})",
         )
-    if (order < 0).any():
-        k, c = divmod(int(np.argmax(order < 0)), width)
-        row = int(np.searchsorted(slot, k))
+    rows = order.reshape(slots, width)
+    for c in np.flatnonzero(rows[-1] < 0).tolist():
+        row = int(np.searchsorted(slot, slots - 1))
         raise ContractError(
             f"{locate(row)}, field offering_id",
-            f"expected a row for every offering in this slot, found none for "
+            f"expected a row for every offering in the last slot, found none for "
             f"{offerings[c].offering_id}: is the file truncated?",
         )
-    return order.reshape(slots, width)
+    there = rows >= 0
+    known = np.maximum.accumulate(np.where(there, np.arange(slots)[:, None], -1), axis=0)
+    absent = known < 0
+    known = np.where(absent, np.argmax(there, axis=0)[None, :], known)
+    return np.take_along_axis(rows, known, axis=0), absent

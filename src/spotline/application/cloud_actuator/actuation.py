@@ -117,6 +117,19 @@ class CloudActuation:
         due = [ns for ns in looks if ns is not None]
         return min(due, default=None)
 
+    async def settle(self) -> None:
+        """Settle what the looks so far have shown to have ended; beside calls, at any time.
+
+        Raises
+        ------
+        OwnerFenced
+            Another process has taken over.
+        """
+        if self._settling is not None:
+            settled = await self._settling.settle()
+            if settled:
+                self._options.on_settled(settled)
+
     async def start(self) -> Reconciliation:
         """Reconcile before the first call is performed."""
         if await self._ledger.pending() or any(life.ours for life in await self._ledger.lives()):
@@ -129,7 +142,7 @@ class CloudActuation:
         # A launch that is found now is taken over by the next call: it says when.
         found = await self._look(lives, held, may_adopt=False)
         await self._ledger.record(LedgerEntry(transitions=lives.drain()))
-        await self._looked(found, lives)
+        self._looked(found, lives)
         return found
 
     async def _show_epoch(self) -> None:
@@ -204,7 +217,7 @@ class CloudActuation:
         lives = await self._lives_at(at)
         found = await self._look(lives, await self._ledger.held(), may_adopt=False)
         agreed = await self._agreeing.check(at, log, lives, first_unbilled)
-        await self._looked(replace(found, reaped=(*found.reaped, *agreed.reaped)), lives)
+        self._looked(replace(found, reaped=(*found.reaped, *agreed.reaped)), lives)
         self._options.on_agreed(agreed)
         return agreed.events
 
@@ -215,7 +228,7 @@ class CloudActuation:
             lives = await self._lives_at(at)
             found = await self._look(lives, await self._ledger.held(), may_adopt=False)
             agreed = await self._agreeing.reap(request.instance_ids, request.by, at, log, lives)
-            await self._looked(replace(found, reaped=(*found.reaped, *agreed.reaped)), lives)
+            self._looked(replace(found, reaped=(*found.reaped, *agreed.reaped)), lives)
             answers = agreed.events
             await self._ledger.record(
                 LedgerEntry(call_key=key, slot=at.slot, answers=answers, transitions=lives.drain())
@@ -262,7 +275,7 @@ class CloudActuation:
                 taken=told.event_ids,
             )
         )
-        await self._looked(found, lives)
+        self._looked(found, lives)
         return answers
 
     # --- a revision was decided ---------------------------------------------------------------
@@ -327,7 +340,7 @@ class CloudActuation:
             replace(entry, answers=answers, charges=tuple(fresh), taken=told.event_ids)
         )
         self._unattended = ()
-        await self._looked(found, lives)
+        self._looked(found, lives)
         return answers
 
     async def _look_first(self, at: Moment, lives: LivesInHand) -> None:
@@ -338,7 +351,7 @@ class CloudActuation:
         await self._ledger.record(
             LedgerEntry(slot=at.slot, launched=launched, transitions=lives.drain())
         )
-        await self._looked(found, lives)
+        self._looked(found, lives)
 
     async def _cooldowns(self, at: Moment) -> CooldownsInHand:
         known, epoch = await self._ledger.cooldowns(), self._ledger.owner.epoch
@@ -418,7 +431,7 @@ class CloudActuation:
                 taken=told.event_ids,
             )
         )
-        await self._looked(found, lives)
+        self._looked(found, lives)
         return answers
 
     # --- shared -------------------------------------------------------------------------------
@@ -465,13 +478,11 @@ class CloudActuation:
         )
         return found
 
-    async def _looked(self, found: Reconciliation, lives: LivesInHand) -> None:
-        """Say what a look found, once it is recorded, and settle what has ended."""
-        self._options.on_look(found)
+    def _looked(self, found: Reconciliation, lives: LivesInHand) -> None:
+        """Say what a look found, once it is recorded, and note what has ended."""
         if self._settling is not None:
-            settled = await self._settling.settle(found.ended, lives.now_ns)
-            if settled:
-                self._options.on_settled(settled)
+            self._settling.note(found.ended, lives.now_ns)
+        self._options.on_look(found)
 
     async def _intervals(self, prices: SlotPrices) -> Sequence[HeldInterval]:
         return await self._ledger.intervals(prices.slot, prices.slot_s)

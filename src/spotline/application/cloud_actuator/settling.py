@@ -47,28 +47,35 @@ class Settling:
         self._biller, self._ledger = biller, ledger
         self._waiting: dict[str, tuple[BilledInstance, int]] = {}
         self._over: frozenset[str] = frozenset()
-        self._asked_ns = 0
+        self._asked_ns, self._now_ns = 0, 0
 
     @property
     def next_look_ns(self) -> int | None:
         """Market time at which to look again, None where nothing waits."""
         return self._asked_ns + _ASK_AGAIN_NS if self._waiting else None
 
-    async def settle(self, ended: Iterable[BilledInstance], now_ns: int) -> BillsSettled:
-        """Settle what has ended by now, as far as the biller knows; what it does not know waits.
+    def note(self, ended: Iterable[BilledInstance], now_ns: int) -> None:
+        """Note what a look has shown to have ended by now."""
+        seen = {instance.instance_id: instance for instance in ended}
+        # What is shown no more is asked about no more.
+        self._over &= seen.keys()
+        for instance_id in sorted(seen.keys() - self._waiting.keys() - self._over):
+            self._waiting[instance_id] = (seen[instance_id], now_ns)
+        self._now_ns = max(self._now_ns, now_ns)
+
+    async def settle(self) -> BillsSettled:
+        """Settle what was noted, as far as the biller knows; what it does not know waits.
 
         Raises
         ------
         OwnerFenced
             Another process has taken over.
         """
-        seen = {instance.instance_id: instance for instance in ended}
-        fresh = seen.keys() - self._waiting.keys() - self._over
-        known = await self._ledger.settled(sorted(fresh)) if fresh else frozenset()
-        # What is shown no more is asked about no more.
-        self._over = (self._over & seen.keys()) | known
-        for instance_id in sorted(fresh - known):
-            self._waiting[instance_id] = (seen[instance_id], now_ns)
+        now_ns = self._now_ns
+        known = await self._ledger.settled(sorted(self._waiting)) if self._waiting else frozenset()
+        for instance_id in known:
+            del self._waiting[instance_id]
+        self._over |= known
         if not self._waiting:
             return BillsSettled()
         self._asked_ns = now_ns

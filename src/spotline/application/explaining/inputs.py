@@ -69,11 +69,18 @@ def _quotes(trail: Trail, turn: DecidedTurn, job: JobFacts | None) -> Iterator[D
             seq=0 if slot is None else slot.mark.seq,
             age_s=quoted.age_s + turn.market.offset_s,
             text=(
-                f"spot {usd_text(quote.spot_price_micro_usd)}/h, {_count(quote.spot_available)}; "
-                f"on-demand {usd_text(quote.on_demand_price_micro_usd)}/h, "
+                f"spot {usd_text(quote.spot_price_micro_usd)}/h"
+                f"{_listed(quoted.listed_spot_price_micro_usd)}, {_count(quote.spot_available)}; "
+                f"on-demand {usd_text(quote.on_demand_price_micro_usd)}/h"
+                f"{_listed(quoted.listed_on_demand_price_micro_usd)}, "
                 f"{_count(quote.on_demand_available)}"
             ),
         )
+
+
+def _listed(price_micro_usd: int) -> str:
+    """What is listed, where the price is this buyer's own."""
+    return f" (listed at {usd_text(price_micro_usd)})" if price_micro_usd else ""
 
 
 def _count(count: Count) -> str:

@@ -9,7 +9,7 @@ from spotline.domain.units import NS_PER_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class SaidQuote:
     """A quote as it came, and whether a price of it was doubted when it was recorded."""
 
     quote: Quote
@@ -35,7 +35,7 @@ class SaidQuotes:
     slot_s: int = 1
     silent_since_ns: dict[str, int] = field(default_factory=dict)
     # By offering, times ascending; no two first show in the same slot.
-    _quotes: dict[str, list[Said]] = field(default_factory=dict)
+    _quotes: dict[str, list[SaidQuote]] = field(default_factory=dict)
 
     def note(self, quote: Quote, *, doubted: bool = False) -> None:
         """Take in a quote; of those that the same slot would show first, the latest stays."""
@@ -49,7 +49,7 @@ class SaidQuotes:
         if at and self._first_shown(kept[at - 1].quote) == slot:
             at -= 1
             kept.pop(at)
-        kept.insert(at, Said(quote=quote, doubted=doubted))
+        kept.insert(at, SaidQuote(quote=quote, doubted=doubted))
 
     def note_silence(self, offering_id: str, since_ns: int) -> None:
         """Take in that a source says nothing newer of an offering."""
@@ -65,7 +65,7 @@ class SaidQuotes:
             while len(kept) > 1 and kept[1].quote.ts_event_ns <= at_ns:
                 kept.pop(0)
 
-    def at(self, offering_id: str, at_ns: int) -> Said | None:
+    def at(self, offering_id: str, at_ns: int) -> SaidQuote | None:
         """What was said last by then, None for nothing."""
         found = None
         for said in self._quotes.get(offering_id, ()):
@@ -74,12 +74,12 @@ class SaidQuotes:
             found = said
         return found
 
-    def first(self, offering_id: str) -> Said | None:
+    def first(self, offering_id: str) -> SaidQuote | None:
         """The oldest that is kept, None where nothing was ever said."""
         kept = self._quotes.get(offering_id)
         return kept[0] if kept else None
 
-    def latest(self, offering_id: str) -> Said | None:
+    def latest(self, offering_id: str) -> SaidQuote | None:
         """What was said last, None where nothing was ever said."""
         kept = self._quotes.get(offering_id)
         return kept[-1] if kept else None

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from spotline.application.market_ingest.opening import NO_SLOT, quote_events
-from spotline.application.market_ingest.said import Said, SaidQuotes
+from spotline.application.market_ingest.said import SaidQuote, SaidQuotes
 from spotline.domain.events.event import Event
 from spotline.domain.events.freeze import BuyingFrozen, BuyingUnfrozen
 from spotline.domain.events.limits import QuoteQuarantined
@@ -209,7 +209,7 @@ class LiveQuotes:
             return 0.0
         return min(FIRST_QUOTES_S, self.market.slot_s / self._clock.market_s_per_s)
 
-    def _said(self, offering_id: str, slot: int, said: SaidQuotes) -> Said | None:
+    def _said(self, offering_id: str, slot: int, said: SaidQuotes) -> SaidQuote | None:
         at_ns = opens_ns(self.market, slot)
         found = said.at(offering_id, at_ns)
         if found is None and slot == 0 and (first := said.first(offering_id)) is not None:

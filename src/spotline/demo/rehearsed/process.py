@@ -16,6 +16,9 @@ from urllib.parse import urlsplit
 
 from spotline.contracts.errors import ConfigError, ProviderUnavailable
 
+REHEARSAL_AWS = "rehearsal-aws"
+"""Of `spotline demo --cloud`."""
+
 _SAID = "stderr.log"
 _BEGINS_S, _ENDS_S, _ANSWERS_S = 60.0, 10.0, 30.0
 

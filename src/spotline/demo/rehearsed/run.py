@@ -32,7 +32,12 @@ from spotline.bootstrap.system import LEDGER_OWNER, RunningSystem, SystemOptions
 from spotline.contracts.envelope import Envelope
 from spotline.contracts.errors import ConfigError, ProviderUnavailable
 from spotline.contracts.subjects import StreamPart, stream_name
-from spotline.demo.rehearsed.process import RehearsedAws, credentials_of, rehearsed_aws
+from spotline.demo.rehearsed.process import (
+    REHEARSAL_AWS,
+    RehearsedAws,
+    credentials_of,
+    rehearsed_aws,
+)
 from spotline.demo.run import DemoProgress, DemoRun
 from spotline.demo.submission import submit_until_taken
 from spotline.domain.events.capacity import LaunchRefused
@@ -45,9 +50,6 @@ from spotline.domain.market.market_clock import MarketClock
 from spotline.domain.modes import Mode
 from spotline.domain.units import NS_PER_S
 from spotline.replay.reconcile import LedgerSums
-
-REHEARSAL_AWS = "rehearsal-aws"
-"""Of `spotline demo --cloud`."""
 
 _LOOK_S = 0.5
 _SILENT_WALL_S = 20.0

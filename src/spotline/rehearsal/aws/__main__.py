@@ -11,6 +11,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import structlog
+
 from spotline.rehearsal.aws.control import said_bill
 from spotline.rehearsal.aws.opening import Making
 from spotline.rehearsal.aws.serving import Serving, serve_world
@@ -81,10 +83,25 @@ async def _serve(serving: Serving) -> None:
     await serve_world(serving, stop, ready=_say)
 
 
+def log_to_stderr() -> None:
+    """Keep the log out of the output, where its starter reads one line and maybe no more."""
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            structlog.processors.JSONRenderer(),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger("info"),
+        logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
+    )
+
+
 def _say(ready: dict[str, object]) -> None:
     sys.stdout.write(json.dumps(ready) + "\n")
     sys.stdout.flush()
 
 
 if __name__ == "__main__":
+    log_to_stderr()
     sys.exit(main(sys.argv[1:]))

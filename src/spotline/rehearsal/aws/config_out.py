@@ -9,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from spotline.domain.units import MICRO_USD_PER_USD, rfc3339_of_ns
 from spotline.rehearsal.aws.accounts import Account
 from spotline.rehearsal.aws.ec2.resources import groups, subnet_of, template_of
 from spotline.rehearsal.aws.identity import CERTIFICATE
@@ -125,6 +126,10 @@ def _offering(world: World, place: Place) -> dict[str, Any]:
     }
     if place.reservation:
         said["capacity_reservation_id"] = place.reservation
+        said["reserved_instances"] = place.reserved
+        said["reserved_usd_per_hour"] = place.sunk_price_micro_usd / MICRO_USD_PER_USD
+        if place.reservation_ends_ns:
+            said["reserved_until"] = rfc3339_of_ns(place.reservation_ends_ns)
     return said
 
 

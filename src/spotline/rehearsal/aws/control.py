@@ -5,7 +5,7 @@ Plain JSON below `/_rehearsal/`. No part of AWS: nothing but tests and demos cal
 - GET `clock`, `bill`, `state`.
 - POST `interrupt` {instance_id, lead_s = 120}: EC2 takes an instance back, and says so in time.
 - POST `terminate` {instance_id}: somebody ends an instance at the console.
-- POST `fail` {operation, code, times = 1, message, effect = before | after, raised, account_id,
+- POST `fail` {operation, code, times = 1, message, effect = before | after, raised = as EC2, account_id,
   region}: the next calls of an operation fail; `code` may be `ConnectionLost`.
 - POST `capacity` {offering, count, lifecycle = spot}: so many are there, whatever the market says;
   count null: as the market says again.
@@ -114,7 +114,7 @@ def _fail(control: Control, said: Mapping[str, Any]) -> dict[str, Any]:
         times=_stated(said, "times", int, 1),
         message=_stated(said, "message", str, ""),
         effect=Effect(effect),
-        raised=_stated(said, "raised", bool, default=False),
+        raised=_stated(said, "raised", (bool, type(None)), None),
         account_id=_stated(said, "account_id", str, ""),
         region=_stated(said, "region", str, ""),
     )

@@ -52,6 +52,7 @@ _OF_POOLS = (
     "Unsupported",
     "InvalidParameterValue",
     "PendingVerification",
+    "AuthFailure.ServiceLinkedRoleCreationNotPermitted",
 )
 _THROTTLES = {"ec2": "RequestLimitExceeded", "sts": "Throttling", "sqs": "RequestThrottled"}
 _SERVER_ERRORS = {"ec2": "InternalError", "sqs": "InternalError"}
@@ -84,8 +85,8 @@ class Blow:
 class Script:
     """The next `times` calls of an operation (`*` and `?` in it) fail with a code.
 
-    `code` may be `ConnectionLost`; `raised` has the call refused even where a fleet would say it of
-    its pools. Empty `account_id` and `region`: of any.
+    `code` may be `ConnectionLost`; `raised` says whether the call is refused, or a fleet says it of its
+    pools; None: as EC2 does with that code. Empty `account_id` and `region`: of any.
     """
 
     operation: str
@@ -93,7 +94,7 @@ class Script:
     times: int = 1
     message: str = ""
     effect: Effect = Effect.BEFORE
-    raised: bool = False
+    raised: bool | None = None
     account_id: str = ""
     region: str = ""
 
@@ -120,8 +121,11 @@ class Script:
             code=self.code,
             message=self.message,
             effect=self.effect,
-            of_pools=not self.raised and call.operation in LAUNCHES and self.code in _OF_POOLS,
+            of_pools=call.operation in LAUNCHES and self._is_of_pools(),
         )
+
+    def _is_of_pools(self) -> bool:
+        return self.code in _OF_POOLS if self.raised is None else not self.raised
 
 
 @dataclass(slots=True, kw_only=True)

@@ -24,7 +24,7 @@ class Place:
     """One offering of the file, as AWS would see it.
 
     `reservation` is the id of the capacity reservation that it is, empty for what anybody may buy;
-    `reserved` how many that holds.
+    `reserved` how many that holds, at what an hour of each, until when (0: without end).
     """
 
     offering_id: str
@@ -37,6 +37,7 @@ class Place:
     reservation: str = ""
     reserved: int = 0
     reservation_ends_ns: int = 0
+    sunk_price_micro_usd: int = 0
 
 
 class Places:
@@ -66,6 +67,7 @@ class Places:
                 reservation="" if held is None else "cr-" + hexadecimal(17, "reservation", name),
                 reserved=0 if held is None else held.instances,
                 reservation_ends_ns=0 if held is None else held.ends_ns,
+                sunk_price_micro_usd=0 if held is None else held.sunk_price_micro_usd,
             )
             self._columns[name] = column
             spot = _spot_counts(self.market, column, weather, seed)

@@ -17,6 +17,8 @@ import structlog
 _log = structlog.get_logger(__name__)
 
 _PID = "pid"
+# Of a rehearsal that ends; what serves it waits no longer before it kills.
+_LAST_GRACE_S = 5.0
 OUTPUT = "output.log"
 USER_DATA = "user-data"
 
@@ -34,7 +36,7 @@ class ProcessPlan:
     metadata_url
         Where an instance finds its metadata.
     grace_s
-        Wall seconds between SIGTERM and SIGKILL.
+        Wall seconds between SIGTERM and SIGKILL; at most five where the rehearsal itself ends.
     """
 
     command: str
@@ -63,6 +65,7 @@ class InstanceProcesses:
         self._plan = plan
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._endings: dict[str, asyncio.Event] = {}
+        self._grace_s = plan.grace_s
         self._group: asyncio.TaskGroup | None = None
 
     @contextlib.asynccontextmanager
@@ -78,6 +81,7 @@ class InstanceProcesses:
                 yield
             finally:
                 self._group = None
+                self._grace_s = min(self._grace_s, _LAST_GRACE_S)
                 for ending in self._endings.values():
                     ending.set()
 
@@ -136,7 +140,7 @@ class InstanceProcesses:
                 _log.info("instance_exited", instance_id=instance_id, status=exited.result())
                 return
             _signal(process.pid, signal.SIGTERM)
-            await asyncio.wait((exited,), timeout=self._plan.grace_s)
+            await asyncio.wait((exited,), timeout=self._grace_s)
         finally:
             exited.cancel()
             ending.cancel()

@@ -74,35 +74,26 @@ async def serve_world(
             instance_command=serving.instance_command,
             user_data=making.user_data,
         )
-        async with served(
-            world, ec2, options, control=control, wrap=lambda service: Faulty(service, faults)
-        ) as there:
-            happening = asyncio.create_task(world.run(), name="rehearsal-world")
-            stopping = asyncio.create_task(stop.wait(), name="rehearsal-stop")
-            try:
-                write_config(
-                    world, serving.config_out, serving.state, there.endpoint_url, there.queues
-                )
-                credentials = write_credentials(world, serving.state)
-                ready(
-                    {
-                        "endpoint_url": there.endpoint_url,
-                        "clock": world.clock.described(),
-                        "config": str(serving.config_out.absolute()),
-                        "state": str(serving.state.absolute()),
-                        "credentials": str(credentials.absolute()),
-                        "certificate": str(there.certificate.absolute()),
-                    }
-                )
-                await asyncio.wait(
-                    (happening, stopping),
-                    timeout=serving.duration_s or None,
-                    return_when=asyncio.FIRST_COMPLETED,
-                )
-                if happening.done():
-                    happening.result()
-            finally:
-                for task in (happening, stopping):
-                    task.cancel()
-                    with contextlib.suppress(asyncio.CancelledError):
-                        await task
+        async with (
+            served(
+                world, ec2, options, control=control, wrap=lambda service: Faulty(service, faults)
+            ) as there,
+            asyncio.TaskGroup() as tasks,
+        ):
+            happening = tasks.create_task(world.run(), name="rehearsal-world")
+            write_config(world, serving.config_out, serving.state, there.endpoint_url, there.queues)
+            credentials = write_credentials(world, serving.state)
+            ready(
+                {
+                    "endpoint_url": there.endpoint_url,
+                    "clock": world.clock.described(),
+                    "config": str(serving.config_out.absolute()),
+                    "state": str(serving.state.absolute()),
+                    "credentials": str(credentials.absolute()),
+                    "certificate": str(there.certificate.absolute()),
+                }
+            )
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(serving.duration_s or None):
+                    await stop.wait()
+            happening.cancel()

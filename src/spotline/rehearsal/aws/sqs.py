@@ -54,6 +54,7 @@ class Sqs:
         self._wall_ns = wall_ns
         self.base_url = base_url
         self._arrived = asyncio.Event()
+        self._closed = False
         self._answers: Mapping[str, Callable[[Call], Mapping[str, Any]]] = {
             "CreateQueue": self._create,
             "DeleteQueue": self._delete_queue,
@@ -76,6 +77,11 @@ class Sqs:
         if answering is None:
             raise AwsError("UnsupportedOperation", f"{call.operation} is not rehearsed")
         return answering(call)
+
+    def close(self) -> None:
+        """Let those who wait for messages go without: the rehearsal ends."""
+        self._closed = True
+        self._arrived.set()
 
     def create(
         self, account_id: str, region: str, name: str, attributes: Mapping[str, str]
@@ -224,7 +230,7 @@ class Sqs:
             self._arrived.clear()
             taken = queue.receive(most, hidden_s, self.moment())
             left_s = (ends_ns - self._wall_ns()) / 1e9
-            if taken or left_s <= 0:
+            if taken or left_s <= 0 or self._closed:
                 break
             try:
                 async with asyncio.timeout(min(left_s, _LOOK_S)):

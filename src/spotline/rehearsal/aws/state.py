@@ -35,6 +35,8 @@ class Instance:
         one event). `in_metadata` is whether its own metadata says so.
     reason
         Code of its end, such as `Client.UserInitiatedShutdown`.
+    user_data
+        In base64, of its own request; empty: its launch template's.
     foreign
         Belongs to others in the same account: it uses quota and capacity.
     """
@@ -62,6 +64,7 @@ class Instance:
     spot_request_id: str = ""
     capacity_reservation_id: str = ""
     key_name: str = ""
+    user_data: str = ""
     tags: Mapping[str, str] = field(default_factory=dict)
     foreign: bool = False
     recommended_ns: int = 0

@@ -124,8 +124,8 @@ class _Around:
         if self.processes is None or instance.foreign:
             return
         if change == RUNNING:
-            user_data = base64.b64decode(self.options.user_data)
-            self.processes.start(instance.instance_id, instance.region, user_data)
+            said = user_data_of(instance, self.options.user_data)
+            self.processes.start(instance.instance_id, instance.region, said)
         elif change == SHUTTING_DOWN:
             self.processes.stop(instance.instance_id)
 
@@ -191,6 +191,7 @@ async def served(
                 metadata=around.metadata,
             )
         )
+        stack.callback(around.sqs.close)
         around.sqs.base_url = url
         around.stand_up_queues(new=not before)
         served_world = ServedWorld(
@@ -309,8 +310,17 @@ def listed_types(world: World) -> Iterator[ListedType]:
     yield from (dearest[key] for key in sorted(dearest))
 
 
+def user_data_of(instance: Instance, of_template: str) -> bytes:
+    """What an instance is given: by its own request, else by its launch template."""
+    try:
+        return base64.b64decode(instance.user_data or of_template)
+    except ValueError:
+        # EC2 hands on what is no base64 as it is.
+        return instance.user_data.encode()
+
+
 def metadata_of_instance(
-    world: World, user_data: bytes, instance_id: str
+    world: World, of_template: str, instance_id: str
 ) -> InstanceMetadata | None:
     """What an instance is told of itself; None: there is none that could ask."""
     world.settle()
@@ -331,7 +341,7 @@ def metadata_of_instance(
         reservation_id=instance.reservation_id,
         placement_group=instance.placement_group,
         tags=instance.tags,
-        user_data=user_data,
+        user_data=user_data_of(instance, of_template),
         taken_ns=instance.taken_ns if noticed else None,
         rebalance_ns=instance.recommended_ns or None,
     )
@@ -342,7 +352,6 @@ def _around(world: World, options: ServingOptions, messaging: Messaging) -> _Aro
         "|".join(account.secret_access_key for account in world.accounts).encode()
     ).digest()
     sqs = Sqs(messaging, now_ns=world.now_ns)
-    user_data = base64.b64decode(options.user_data)
     return _Around(
         world=world,
         options=options,
@@ -350,7 +359,7 @@ def _around(world: World, options: ServingOptions, messaging: Messaging) -> _Aro
         bridge=EventBridge(sqs),
         keys=RehearsedKeys(_owners(world), secret=secret),
         metadata=MetadataService(
-            lambda instance_id: metadata_of_instance(world, user_data, instance_id),
+            lambda instance_id: metadata_of_instance(world, options.user_data, instance_id),
             IdentitySigner(options.state),
             secret=secret,
         ),

@@ -93,6 +93,31 @@ def test_offerings_within_a_slot_may_come_in_any_order(path, market):
     assert (read_market(path).spot_available == market.spot_available).all()
 
 
+def test_gaps_are_carried_forward_with_their_age(path, market):
+    """Slot 10 is missing, the second offering in slots 4 and 5, the third before slot 2."""
+    gone = {30, 31, 32, *(4 * 3 + 1, 5 * 3 + 1), *(2, 5)}
+    kept = pa.array([row for row in range(60) if row not in gone])
+    _rewrite(path, lambda c, h: c.update({name: c[name].take(kept) for name in c}))
+
+    found = read_market(path)
+
+    assert found.slots == market.slots == 20
+    shown = np.arange(20)[:, None].repeat(3, axis=1)
+    shown[10] = 9
+    shown[4:6, 1] = 3
+    shown[:2, 2] = 2
+    for name in ("spot_price_micro_usd", "on_demand_price_micro_usd"):
+        expected = np.take_along_axis(getattr(market, name), shown, axis=0)
+        assert np.array_equal(getattr(found, name), expected), name
+    expected = np.take_along_axis(market.quoted_ns, shown, axis=0)
+    assert np.array_equal(found.quoted_ns[2:], expected[2:])
+    assert (found.quoted_ns <= found.slot_starts_ns()[:, None]).all()
+    # What had not begun cannot be had.
+    assert not found.spot_available[:2, 2].any()
+    assert not found.on_demand_available[:2, 2].any()
+    assert np.array_equal(found.spot_available[10], market.spot_available[9])
+
+
 @pytest.mark.parametrize(
     ("change", "where", "message"),
     [
@@ -151,9 +176,14 @@ def test_offerings_within_a_slot_may_come_in_any_order(path, market):
             "found none for neocloud:neo-1:a100-1x: is the file truncated?",
         ),
         (
-            lambda c, h: c.update({n: pa.concat_arrays([c[n][:30], c[n][33:]]) for n in c}),
-            "row 31, field slot_start",
+            _set("slot_start", 59, lambda t: t + timedelta(seconds=60)),
+            "row 60, field slot_start",
             "one slot of 1800 s after the row before",
+        ),
+        (
+            _set("slot_start", 59, lambda t: t + timedelta(days=365 * 200)),
+            "row 60, field slot_start",
+            "expected slots of 1800 s for at most 10,000,000 quotes",
         ),
         (lambda c, h: c.update({n: c[n][:0] for n in c}), "row 1", "expected at least one row"),
         (lambda c, h: h.update(format_version=2), "field format_version", "expected 1, found 2"),

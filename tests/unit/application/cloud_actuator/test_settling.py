@@ -11,7 +11,7 @@ from spotline.application.cloud_actuator.ports import BilledInstance, OwnerFence
 from spotline.application.cloud_actuator.settling import Settling
 from spotline.domain.market.offering import CapacityType
 from spotline.domain.units import NS_PER_S
-from tests.fakes.actuator import OWNER, Rig, lot, opened, quote
+from tests.fakes.actuator import OWNER, Killed, Rig, lot, opened, quote
 from tests.fakes.billers import ListedBiller
 
 HOUR_NS = 3600 * NS_PER_S
@@ -34,7 +34,8 @@ def ledger(tmp_path):
 
 
 def settle(settling, instances, now_ns=0):
-    return asyncio.run(settling.settle(instances, now_ns))
+    settling.note(instances, now_ns)
+    return asyncio.run(settling.settle())
 
 
 def settled_in(ledger):
@@ -104,6 +105,16 @@ async def a_life(rig):
     for slot, spot in enumerate((2, 1, 0, 0)):
         targets = [("a", lot(spot=spot))] if slot < 3 else []
         await rig.run_slot(opened(slot, quote(spot=8), last=slot == 3), targets)
+        await settled(rig)
+
+
+async def settled(rig):
+    """Settle as the shell does beside the calls; a process killed on the way is started again."""
+    while True:
+        try:
+            return await rig.actuation.settle()
+        except Killed:
+            await rig.restart()
 
 
 @pytest.mark.parametrize("unavailable", [0, 1])

@@ -97,7 +97,10 @@ def test_a_lost_answer_may_have_launched(rig):
     assert ids_of(rig.fleet(2, ClientToken="once")) == list(rig.world.state.instances)
 
 
-@pytest.mark.parametrize("code", ["Unsupported", "MaxFleetCountExceeded", "PendingVerification"])
+@pytest.mark.parametrize(
+    "code",
+    ["Unsupported", "MaxFleetCountExceeded", "AuthFailure.ServiceLinkedRoleCreationNotPermitted"],
+)
 def test_a_scripted_refusal_of_pools_stands_in_errors(rig, code):
     rig.faults.scripts.append(Script(operation="CreateFleet", code=code))
     answer = rig.fleet(2)
@@ -106,6 +109,13 @@ def test_a_scripted_refusal_of_pools_stands_in_errors(rig, code):
     rig.faults.scripts.append(Script(operation="CreateFleet", code=code, raised=True))
     with pytest.raises(AwsError, match=code):
         rig.fleet(2)
+
+
+def test_a_script_may_say_of_pools_what_else_is_refused(rig):
+    script = Script(operation="CreateFleet", code="RequestLimitExceeded", raised=False)
+    rig.faults.scripts.append(script)
+
+    assert codes_of(rig.fleet(2)) == ["RequestLimitExceeded"]
 
 
 def test_a_refused_fleet_is_what_its_token_gets_again(rig):

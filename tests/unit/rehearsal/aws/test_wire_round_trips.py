@@ -17,7 +17,7 @@ from spotline.rehearsal.aws.wire.rest import WireRequest
 from tests.unit.rehearsal.aws.wire_values import values, without_nothing
 
 ROUND = settings(
-    max_examples=40,
+    max_examples=25,
     deadline=None,
     database=None,
     suppress_health_check=[

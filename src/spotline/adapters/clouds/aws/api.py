@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from types import ModuleType
 from typing import Any, Protocol
 
-from spotline.adapters.clouds.aws.errors import AwsRefused, NoAnswer, NotReached
+from spotline.adapters.clouds.aws.errors import AwsRefused, NoAnswer, NotReached, is_passing
 from spotline.adapters.clouds.aws.settings import AwsAccount, AwsSettings
 from spotline.contracts.errors import ConfigError
 
@@ -50,6 +50,9 @@ class AwsPlace:
     account: str
     region: str
 
+    def __str__(self) -> str:
+        return f"{self.account}/{self.region}"
+
 
 class AwsApi(Protocol):
     """Performs calls of AWS."""
@@ -69,7 +72,7 @@ class AwsApi(Protocol):
         ...
 
     async def read(self, place: AwsPlace, service: str, operation: str, **params: Any) -> Reply:
-        """Call what changes nothing: again, a few times, where no answer came; errors as `call`."""
+        """Call what changes nothing; again, a few times, where AWS failed; errors as `call`."""
         ...
 
     def start(self, work: Callable[[], None]) -> Future[None]:
@@ -104,7 +107,9 @@ class BotoApi:
         self._sessions: dict[str, Any] = {}
         self._clients: dict[tuple[AwsPlace, str], Any] = {}
         self._lock = threading.RLock()
-        self._threads = ThreadPoolExecutor(_MOST_THREADS, thread_name_prefix="aws")
+        # Each queue keeps a thread waiting: no call may have to wait for those.
+        queues = sum(len(account.queues) for account in settings.accounts)
+        self._threads = ThreadPoolExecutor(_MOST_THREADS + queues, thread_name_prefix="aws")
 
     async def call(self, place: AwsPlace, service: str, operation: str, **params: Any) -> Reply:
         """Call once, in a thread."""
@@ -124,7 +129,9 @@ class BotoApi:
         for _ in range(_READ_TRIES - 1):
             try:
                 return await self.call(place, service, operation, **params)
-            except (NotReached, NoAnswer):
+            except (AwsRefused, NotReached, NoAnswer) as error:
+                if not is_passing(error):
+                    raise
                 await asyncio.sleep(wait_s)
                 wait_s *= 2
         return await self.call(place, service, operation, **params)

@@ -7,14 +7,15 @@ export outweighs it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Protocol
 
 import structlog
 
 from spotline.adapters.clouds.aws.calling import AwsReader, pages
-from spotline.adapters.clouds.aws.described_life import DescribedLife, described_life
+from spotline.adapters.clouds.aws.described_life import described_life
 from spotline.adapters.clouds.aws.feeds.on_demand import OnDemandPrices
 from spotline.adapters.clouds.aws.feeds.spot_prices import (
     PRODUCTS,
@@ -25,6 +26,7 @@ from spotline.adapters.clouds.aws.settings import AwsOffering, AwsSettings
 from spotline.application.cloud_actuator.ports import BilledInstance, CloudClock
 from spotline.contracts.errors import ContractError, ProviderUnavailable
 from spotline.domain.ledger.billing_rules import (
+    BilledLife,
     PriceChange,
     billed_until_s,
     is_free,
@@ -49,7 +51,20 @@ class _Ended:
     """An instance with where it was bought and from when until when it is billed."""
 
     offering: AwsOffering
-    described: DescribedLife
+    instance_id: str
+    life: BilledLife
+
+
+class SeenEnds(Protocol):
+    """What was seen of instances while EC2 showed them: it forgets what has ended within an hour."""
+
+    def never_ran(self, instance_ids: Iterable[str]) -> Collection[str]:
+        """Those of these that were ended while they were pending: nothing is billed."""
+        ...
+
+    def ended_lives(self, instance_ids: Iterable[str]) -> Mapping[str, BilledLife]:
+        """From when until when these were billed, as far as it was seen."""
+        ...
 
 
 class AwsBiller:
@@ -59,8 +74,8 @@ class AwsBiller:
     ----------
     on_demand
         List prices by region and instance type.
-    never_ran
-        Those of these instances that were ended while they were pending: nothing is billed.
+    seen
+        What the adapter saw of instances as they ended.
     """
 
     def __init__(
@@ -69,10 +84,10 @@ class AwsBiller:
         settings: AwsSettings,
         on_demand: OnDemandPrices,
         clock: CloudClock,
-        never_ran: Callable[[Collection[str]], Collection[str]],
+        seen: SeenEnds,
     ) -> None:
         self._api, self._on_demand, self._clock = api, on_demand, clock
-        self._never_ran = never_ran
+        self._seen = seen
         self._offerings = {offering.offering_id: offering for offering in settings.offerings}
         # What was described is not asked for again while a price is missing: AWS forgets it.
         self._known: dict[str, _Ended] = {}
@@ -110,6 +125,10 @@ class AwsBiller:
         self, where: Where, ids: Sequence[str], offering_of: Mapping[str, str]
     ) -> None:
         missing = [instance_id for instance_id in ids if instance_id not in self._known]
+        for instance_id, life in self._seen.ended_lives(missing).items():
+            offering = self._offerings[offering_of[instance_id]]
+            self._known[instance_id] = _Ended(offering, instance_id, life)
+        missing = [instance_id for instance_id in missing if instance_id not in self._known]
         for at in range(0, len(missing), _MOST_VALUES):
             # By a filter: an unknown id among `InstanceIds` would fail the whole call.
             named = {"Name": "instance-id", "Values": missing[at : at + _MOST_VALUES]}
@@ -118,41 +137,41 @@ class AwsBiller:
             )
             for row in (row for one in reservations for row in one.get("Instances", ())):
                 try:
-                    life = described_life(row)
+                    told = described_life(row)
                 except ContractError as error:
                     _log.warning("instance_not_billed", error=str(error))
                     continue
-                if life is not None:
-                    offering = self._offerings[offering_of[life.instance_id]]
-                    self._known[life.instance_id] = _Ended(offering, life)
+                if told is not None:
+                    offering = self._offerings[offering_of[told.instance_id]]
+                    self._known[told.instance_id] = _Ended(offering, told.instance_id, told.life)
 
     async def _priced(self, where: Where, ids: Sequence[str]) -> list[Settlement]:
         ended = [self._known[instance_id] for instance_id in ids if instance_id in self._known]
-        unbilled = set(self._never_ran([one.described.instance_id for one in ended]))
+        unbilled = set(self._seen.never_ran([one.instance_id for one in ended]))
         # What a minimum adds is billed at prices that may still be to come.
         now_s = self._clock.now_ns() // NS_PER_S
-        over = [one for one in ended if billed_until_s(AWS_BILLING, one.described.life) <= now_s]
+        over = [one for one in ended if billed_until_s(AWS_BILLING, one.life) <= now_s]
         spot = await self._spot_prices(where, over)
         await self._on_demand.refresh(self._clock.now_ns())
         found = []
         for one in over:
-            life = one.described.life
+            life = one.life
             changes = self._changes(one, spot)
             covered = bool(changes) and changes[0].from_s <= life.begin_s
             if (
                 is_paid_for(one.offering)
-                or one.described.instance_id in unbilled
+                or one.instance_id in unbilled
                 or is_free(AWS_BILLING, life)
             ):
                 cost = 0
             elif covered:
                 cost = life_cost_micro_usd(AWS_BILLING, life, changes)
             else:
-                _log.warning("price_not_known", instance_id=one.described.instance_id)
+                _log.warning("price_not_known", instance_id=one.instance_id)
                 continue
             found.append(
                 Settlement(
-                    instance_id=one.described.instance_id,
+                    instance_id=one.instance_id,
                     source=BillSource.OWN_COUNT,
                     micro_usd=cost,
                     ts_ns=life.end_s * NS_PER_S,
@@ -163,40 +182,48 @@ class AwsBiller:
     def _changes(
         self, one: _Ended, spot: Mapping[tuple[str, str], Sequence[PriceChange]]
     ) -> Sequence[PriceChange]:
-        described = one.described
-        if described.life.capacity_type is CapacityType.SPOT:
-            return spot.get((one.offering.zone, described.instance_type), ())
-        price = self._on_demand.price(one.offering.region, described.instance_type)
+        sold = one.offering
+        if one.life.capacity_type is CapacityType.SPOT:
+            return spot.get((sold.zone, sold.instance_type), ())
+        price = self._on_demand.price(sold.region, sold.instance_type)
         return () if price is None else (PriceChange(from_s=0, micro_usd=price.price_micro_usd),)
 
     async def _spot_prices(
         self, where: Where, ended: Sequence[_Ended]
     ) -> Mapping[tuple[str, str], Sequence[PriceChange]]:
         """By zone and instance type, from before the first of these began until the last is over."""
-        lives = [one.described for one in ended if _needs_spot_price(one)]
-        if not lives:
+        priced = [one for one in ended if _needs_spot_price(one)]
+        if not priced:
             return {}
-        until_s = max(billed_until_s(AWS_BILLING, one.life) for one in lives)
+        until_s = max(billed_until_s(AWS_BILLING, one.life) for one in priced)
         rows = await pages(
             self._api,
             (*where, "ec2"),
             "DescribeSpotPriceHistory",
             "SpotPriceHistory",
-            InstanceTypes=sorted({one.instance_type for one in lives}),
+            InstanceTypes=sorted({one.offering.instance_type for one in priced}),
             ProductDescriptions=list(PRODUCTS),
             # It also answers the last change before this moment: the price in force.
-            StartTime=datetime.fromtimestamp(min(one.life.begin_s for one in lives), tz=UTC),
+            StartTime=datetime.fromtimestamp(min(one.life.begin_s for one in priced), tz=UTC),
             EndTime=datetime.fromtimestamp(until_s, tz=UTC),
             MaxResults=_ROWS,
         )
-        zone_ids = {one.zone_name: one.zone for one in lives}
+        points = [read_point(row) for row in rows]
+        unnamed = any(not point.zone_id for point in points)
+        zone_ids = await self._zone_ids(where) if unnamed else {}
         return {
             place: [
                 PriceChange(from_s=point.at_ns // NS_PER_S, micro_usd=point.price_micro_usd)
-                for point in points
+                for point in changes
             ]
-            for place, points in points_by_place(map(read_point, rows), zone_ids).items()
+            for place, changes in points_by_place(points, zone_ids).items()
         }
+
+    async def _zone_ids(self, where: Where) -> Mapping[str, str]:
+        """Which zone ids the names of this account stand for."""
+        answer = await self._api.call(*where, "ec2", "DescribeAvailabilityZones")
+        zones = answer.get("AvailabilityZones", ())
+        return {str(zone["ZoneName"]): str(zone["ZoneId"]) for zone in zones}
 
 
 def is_paid_for(offering: AwsOffering) -> bool:
@@ -205,6 +232,6 @@ def is_paid_for(offering: AwsOffering) -> bool:
 
 
 def _needs_spot_price(one: _Ended) -> bool:
-    life = one.described.life
+    life = one.life
     spot = life.capacity_type is CapacityType.SPOT
     return spot and not is_free(AWS_BILLING, life) and not is_paid_for(one.offering)

@@ -16,7 +16,7 @@ OBSERVING: Calls = {
 }
 
 BILLING: Calls = {
-    "ec2": ("DescribeInstances", "DescribeSpotPriceHistory"),
+    "ec2": ("DescribeAvailabilityZones", "DescribeInstances", "DescribeSpotPriceHistory"),
     "pricing": ("GetProducts",),
 }
 

@@ -31,6 +31,8 @@ from spotline.application.cloud_actuator.ports import (
     LaunchRequest,
     Owner,
 )
+from spotline.contracts.errors import ProviderUnavailable
+from spotline.domain.ledger.billing_rules import BilledLife
 from spotline.domain.units import NS_PER_S
 
 _log = structlog.get_logger(__name__)
@@ -39,6 +41,7 @@ _log = structlog.get_logger(__name__)
 _STRANGER_S = 900
 # Where there is no queue, instances are looked at so often, in wall time.
 LOOK_S = 60.0
+QUOTAS_S = 3600
 
 
 class AwsCloud:
@@ -67,6 +70,8 @@ class AwsCloud:
         self._queues = Queues(api, self._store, settings, clock)
         self._blind = tuple(place for place in self._places if place not in self._queues.places)
         self._looked_s: float | None = None
+        self._quotas: tuple[VcpuQuota, ...] = ()
+        self._quotas_ns: int | None = None
 
     @property
     def notice_lead_s(self) -> int:
@@ -78,13 +83,26 @@ class AwsCloud:
         """The present in market time."""
         return self._clock
 
-    async def quotas(self) -> Sequence[VcpuQuota]:
-        """The quotas that offerings count in, and their use; a place that fails is left out."""
-        found = await everywhere(
-            self._places, lambda place: read_quotas(self._api, self._settings, place), "quotas"
-        )
+    @property
+    def quotas(self) -> Sequence[VcpuQuota]:
+        """The quotas that offerings count in, and their use, as they were last read."""
+        return self._quotas
+
+    async def read_quotas(self) -> None:
+        """Read the quotas, once an hour of market time; a place that fails is left out."""
+        now_ns = self._clock.now_ns()
+        if self._quotas_ns is not None and now_ns - self._quotas_ns < QUOTAS_S * NS_PER_S:
+            return
+        self._quotas_ns = now_ns
+        try:
+            found = await everywhere(
+                self._places, lambda place: read_quotas(self._api, self._settings, place), "quotas"
+            )
+        except ProviderUnavailable as error:
+            _log.warning("quotas_not_read", error=str(error))
+            return
         answers = (answer for answer in found.values() if not isinstance(answer, Failure))
-        return tuple(quota for answer in answers for quota in answer)
+        self._quotas = tuple(quota for answer in answers for quota in answer)
 
     def counts(self) -> Mapping[str, int]:
         """What was counted: messages, malformed ones, failures of queues, recommendations."""
@@ -93,6 +111,10 @@ class AwsCloud:
     def never_ran(self, instance_ids: Iterable[str]) -> set[str]:
         """Those of these instances that were ended while they were pending: they are not billed."""
         return self._store.never_ran(instance_ids)
+
+    def ended_lives(self, instance_ids: Iterable[str]) -> Mapping[str, BilledLife]:
+        """From when until when these were billed, of those that were seen as they ended."""
+        return self._store.ended_lives(instance_ids)
 
     def unread(self) -> Sequence[tuple[str, str]]:
         """Messages that could not be read, and why."""
@@ -136,6 +158,7 @@ class AwsCloud:
 
     async def pushed(self) -> None:
         """Return when a queue, or a look where there is none, has told of an instance of ours."""
+        await self.read_quotas()
         while not self._store.any_news:
             if not self._blind:
                 await self._queues.wait()

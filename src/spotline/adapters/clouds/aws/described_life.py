@@ -27,9 +27,6 @@ class DescribedLife:
     """An instance that has ended, with what it is billed by."""
 
     instance_id: str
-    zone: str
-    zone_name: str
-    instance_type: str
     life: BilledLife
 
 
@@ -50,22 +47,16 @@ def described_life(row: Mapping[str, Any]) -> DescribedLife | None:
     said = _TRANSITION.search(str(row.get("StateTransitionReason") or ""))
     if said is None:
         return None
-    began, instance_type = row.get("LaunchTime"), row.get("InstanceType")
+    began = row.get("LaunchTime")
     if not isinstance(began, datetime) or began.tzinfo is None:
         raise ContractError(
             f"{where}.LaunchTime", f"expected a time with its zone, found {began!r}"
         )
-    if not instance_type:
-        raise ContractError(f"{where}.InstanceType", "expected a type, found none")
     ended = datetime.strptime(said[1], "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC)
     begin_s = int(began.timestamp())
     spot = row.get("InstanceLifecycle") == "spot"
-    placement = row.get("Placement") or {}
     return DescribedLife(
         instance_id=str(instance_id),
-        zone=str(placement.get("AvailabilityZoneId") or placement.get("AvailabilityZone") or ""),
-        zone_name=str(placement.get("AvailabilityZone") or ""),
-        instance_type=str(instance_type),
         life=BilledLife(
             capacity_type=CapacityType.SPOT if spot else CapacityType.ON_DEMAND,
             begin_s=begin_s,

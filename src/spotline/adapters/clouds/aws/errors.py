@@ -90,6 +90,13 @@ class NoAnswer(SpotlineError):
     """A call was sent and not answered: only AWS knows what it did."""
 
 
+def is_passing(error: Exception) -> bool:
+    """Whether the same reading call is worth another try at once: nothing says that it is not."""
+    if isinstance(error, AwsRefused):
+        return error.refusal_class is RefusalClass.SERVER
+    return isinstance(error, NotReached | NoAnswer)
+
+
 def refusal_class_of(code: str, status: int = 400) -> RefusalClass:
     """The class of an error's code; one that nobody knows is the server's from status 500 on.
 

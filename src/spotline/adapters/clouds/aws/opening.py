@@ -30,6 +30,4 @@ def biller_of(cloud: AwsCloud, reader: AwsReader, settings: AwsSettings) -> AwsB
     """What says in the end what the instances of a cloud cost; the caller closes the reader."""
     places = [(offering.region, offering.instance_type) for offering in settings.offerings]
     accounts = [account.name for account in settings.accounts]
-    return AwsBiller(
-        reader, settings, OnDemandPrices(reader, accounts, places), cloud.clock, cloud.never_ran
-    )
+    return AwsBiller(reader, settings, OnDemandPrices(reader, accounts, places), cloud.clock, cloud)

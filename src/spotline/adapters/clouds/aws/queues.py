@@ -15,7 +15,7 @@ from functools import partial
 import structlog
 
 from spotline.adapters.clouds.aws.api import AwsApi, AwsPlace
-from spotline.adapters.clouds.aws.errors import AwsRefused, NoAnswer, NotReached
+from spotline.adapters.clouds.aws.errors import AwsRefused, NoAnswer, NotReached, is_passing
 from spotline.adapters.clouds.aws.parse import Message, MessageKind, bodies, message_of
 from spotline.adapters.clouds.aws.settings import NOTICE_LEAD_S, AwsSettings
 from spotline.adapters.clouds.aws.store import AwsStore, ToldEvent
@@ -31,11 +31,14 @@ from spotline.domain.units import NS_PER_S
 _log = structlog.get_logger(__name__)
 
 _BATCH = 10  # the most that SQS hands out at once
-# Messages that were handed out and not deleted come again after this: our thread has died by then.
-_VISIBILITY_S = 60
+# Messages that were handed out and not deleted come again after this (as Karpenter's): a kill between
+# the two must not use up the two minutes of a notice.
+_VISIBILITY_S = 20
 # A queue that is full of others' messages must not hold up a step.
 _MOST_LOOKS = 20
-_REST_S = 5.0
+_TRIES = 3
+# Wall seconds. A missing right does not come back within moments, an answer does.
+_SHORT_REST_S, _REST_S = 0.2, 5.0
 
 
 class Queues:
@@ -101,9 +104,15 @@ class Queues:
     # --- in a thread --------------------------------------------------------------------------
 
     def _drain(self, place: AwsPlace) -> None:
+        tries = _TRIES
         for _ in range(_MOST_LOOKS):
-            if self._closed.is_set() or not self._take(place, wait_s=0):
-                return
+            try:
+                if self._closed.is_set() or not self._take(place, wait_s=0):
+                    return
+            except (AwsRefused, NotReached, NoAnswer) as error:
+                tries -= 1
+                if not tries or not is_passing(error):
+                    raise
 
     def _look_on(self, place: AwsPlace) -> None:
         try:
@@ -114,7 +123,7 @@ class Queues:
             _log.warning(
                 "queue_not_read", account=place.account, region=place.region, error=str(error)
             )
-            self._closed.wait(_REST_S)
+            self._closed.wait(_SHORT_REST_S if is_passing(error) else _REST_S)
 
     def _take(self, place: AwsPlace, *, wait_s: int) -> int:
         url = self._urls[place]

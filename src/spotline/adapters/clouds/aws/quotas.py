@@ -107,12 +107,15 @@ async def read_quotas(api: AwsApi, settings: AwsSettings, place: AwsPlace) -> Se
             ServiceCode=SERVICE_CODE,
             QuotaCode=code,
         )
+        value = answer.get("Quota", {}).get("Value")
+        if value is None:
+            continue  # AWS does not say what it is
         found.append(
             VcpuQuota(
                 place=place,
                 code=code,
                 capacity_type=CapacityType(kind),
-                vcpus=float(answer["Quota"]["Value"]),
+                vcpus=float(value),
                 used=used[code],
                 ours=ours[code],
             )
@@ -136,9 +139,9 @@ async def _used(api: AwsApi, place: AwsPlace) -> tuple[Counter[str], Counter[str
         name = instance["InstanceType"]
         spot = instance.get("InstanceLifecycle") == "spot"
         code = code_of(name, CapacityType.SPOT if spot else CapacityType.ON_DEMAND)
-        used[code] += vcpus[name]
+        used[code] += vcpus.get(name, 0)
         if _is_ours(instance):
-            ours[code] += vcpus[name]
+            ours[code] += vcpus.get(name, 0)
     return used, ours
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from typing import Any
 
@@ -10,12 +11,14 @@ from spotline.adapters.clouds.aws.calling import Answer, CallRefused
 from spotline.adapters.clouds.aws.calls import Calls
 from spotline.adapters.clouds.aws.errors import AwsRefused, NoAnswer, NotReached
 from spotline.adapters.clouds.aws.settings import AwsSettings
-from spotline.contracts.errors import ProviderUnavailable, Throttled
+from spotline.contracts.errors import InvariantViolation, ProviderUnavailable, Throttled
 from spotline.domain.events.capacity import RefusalClass
 
 # Where AWS names no time: its buckets of tokens refill by the second.
 RETRY_AFTER_S = 5.0
 
+# Between askings again of what AWS failed at.
+_WAITS_S = (0.2, 0.8)
 _READS = ("Describe", "Get", "List")
 _CAPITAL = re.compile(r"(?<!^)(?=[A-Z])")
 
@@ -43,18 +46,28 @@ class ApiReader:
     async def call(
         self, account: str, region: str, service: str, operation: str, **params: Any
     ) -> Answer:
-        """As `AwsReader.call`; what only reads is asked again, a few times, where nobody answers."""
+        """As `AwsReader.call`; what only reads is asked again, a few times, where AWS is unwell."""
         place, name = AwsPlace(account, region), method_name(operation)
-        ask = self._api.read if operation.startswith(_READS) else self._api.call
-        try:
-            return await ask(place, service, name, **params)
-        except AwsRefused as error:
-            if error.refusal_class is RefusalClass.THROTTLED:
-                raise Throttled("aws", error.retry_after_s or RETRY_AFTER_S) from error
-            raise CallRefused(operation, error.code, error.message) from error
-        except (NotReached, NoAnswer) as error:
-            raise ProviderUnavailable(f"aws did not answer: {error}") from error
+        reads = operation.startswith(_READS)
+        ask = self._api.read if reads else self._api.call
+        for wait_s in (*(_WAITS_S if reads else ()), 0.0):
+            try:
+                return await ask(place, service, name, **params)
+            except AwsRefused as error:
+                passing = error.refusal_class is RefusalClass.SERVER
+                if not (passing and wait_s):
+                    raise _told(operation, error) from error
+            except (NotReached, NoAnswer) as error:
+                raise ProviderUnavailable(f"aws did not answer: {error}") from error
+            await asyncio.sleep(wait_s)
+        raise InvariantViolation(f"{operation} was neither answered nor refused")
 
     def close(self) -> None:
         """Close the connections."""
         self._api.close()
+
+
+def _told(operation: str, error: AwsRefused) -> ProviderUnavailable:
+    if error.refusal_class is RefusalClass.THROTTLED:
+        return Throttled("aws", error.retry_after_s or RETRY_AFTER_S)
+    return CallRefused(operation, error.code, error.message)

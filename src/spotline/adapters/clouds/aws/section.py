@@ -20,6 +20,7 @@ from spotline.adapters.files.fields import (
     Name,
     Part,
     Positive,
+    Stated,
     TimeNs,
     Usd,
     Whole,
@@ -120,7 +121,7 @@ class _AwsPart(Part):
     connect_timeout_s: Positive = 5.0
     read_timeout_s: Positive = 30.0
     queue_wait_s: Annotated[Count, Field(le=MOST_QUEUE_WAIT_S)] = MOST_QUEUE_WAIT_S
-    identity_certificates: Name | None = None
+    identity_certificates: Stated | None = None
 
 
 def read_section(section: Mapping[str, Any]) -> AwsSettings:

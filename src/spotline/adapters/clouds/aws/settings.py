@@ -17,6 +17,8 @@ _ACCOUNT_ID = re.compile(r"\d{12}")
 # "If an EC2 instance is interrupted ... two minutes": best effort, but told of all (clouds.md D10).
 NOTICE_LEAD_S = 120
 MOST_QUEUE_WAIT_S = 20
+# In a spotline.yaml it begins at the folder of the file.
+A_PATH = {"path": True}
 
 
 def is_loopback(url: str) -> bool:
@@ -180,7 +182,7 @@ class AwsSettings:
     connect_timeout_s: float = 5.0
     read_timeout_s: float = 30.0
     queue_wait_s: int = 20
-    identity_certificates: str = ""
+    identity_certificates: str = field(default="", metadata=A_PATH)
 
     def __post_init__(self) -> None:
         names = [account.name for account in self.accounts]

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from spotline.adapters.clouds.aws import ended_lives
 from spotline.adapters.clouds.aws.api import AwsPlace
 from spotline.adapters.clouds.aws.parse import Shown, interruption_by
 from spotline.adapters.write_ahead import write_ahead
@@ -26,6 +27,7 @@ from spotline.application.cloud_actuator.ports import (
 )
 from spotline.contracts.errors import ConfigError
 from spotline.domain.events.capacity import InterruptionKind
+from spotline.domain.ledger.billing_rules import BilledLife
 from spotline.domain.market.offering import CapacityType
 
 SCHEMA_VERSION = 1
@@ -124,7 +126,7 @@ class AwsStore:
             )
         if not version:
             with self.transaction() as connection:
-                for statement in _SCHEMA.split(";"):
+                for statement in (_SCHEMA + ended_lives.SCHEMA).split(";"):
                     connection.execute(statement)
                 connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
 
@@ -207,8 +209,9 @@ class AwsStore:
     def seen(self, shown: Iterable[Shown], now_ns: int) -> None:
         """Note what a listing showed."""
         with self.transaction() as connection:
-            for one in shown:
+            for one in (shown := tuple(shown)):
                 _know(connection, one, now_ns, seen=True)
+            ended_lives.note_ended(connection, shown)
 
     def asked(self, instance_ids: Iterable[str]) -> None:
         """Note that we asked for their end."""
@@ -229,6 +232,12 @@ class AwsStore:
         """Those of these instances that were still pending as they were ended."""
         query = "SELECT instance_id FROM never_ran WHERE instance_id = ?"
         return {one for one in instance_ids if self._rows(query, (one,))}
+
+    def ended_lives(self, instance_ids: Iterable[str]) -> dict[str, BilledLife]:
+        """From when until when these ran, of those that were shown as they ended."""
+        query = "SELECT * FROM ended_lives WHERE instance_id = ?"
+        rows = [row for one in instance_ids for row in self._rows(query, (one,))]
+        return {row["instance_id"]: ended_lives.life_of(row) for row in rows}
 
     def known(self, instance_ids: Iterable[str]) -> dict[str, KnownInstance]:
         """Those of these instances that were ever granted or shown."""

@@ -109,7 +109,7 @@ class MarketPart(Part):
     """Which market, and how its time runs."""
 
     file: Annotated[Stated | None, _path("market", "MARKET")] = None
-    slot: Annotated[Seconds | None, _sets("slot")] = None
+    slot: Annotated[Seconds | None, _sets("slot", "SLOT_S")] = None
     speed: Annotated[NotNegative | None, _sets("speed", "MARKET_S_PER_S")] = None
     slots_per_s: Annotated[NotNegative | None, _sets("slots_per_s", "SLOTS_PER_S")] = None
     wall_clock: Annotated[Switch | None, _sets("wall_clock", "WALL_CLOCK")] = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from os.path import normpath
 from pathlib import Path
 from typing import Any
 
@@ -184,7 +185,7 @@ def _config(path: Path, part: ConfigPart, lines: Lines) -> SpotlineConfig:
         value = value_at(part, key)
         if value is None:
             continue
-        values[key] = str(folder / Path(value).expanduser()) if sets.is_path else value
+        values[key] = normpath(folder / Path(value).expanduser()) if sets.is_path else value
     return SpotlineConfig(
         path=path,
         values=values,

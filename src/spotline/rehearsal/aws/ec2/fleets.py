@@ -134,7 +134,11 @@ def run_instances(world: World, call: Call, failing: LaunchError | None = None) 
     if not filling.counts:
         refusal = filling.refusals[0]
         raise AwsError(refusal.code, refusal.message)
-    marks = Marks(tags=tags, client_token=token or hexadecimal(32, world.seed, call.request_id))
+    marks = Marks(
+        tags=tags,
+        client_token=token or hexadecimal(32, world.seed, call.request_id),
+        user_data=params.get("UserData", ""),
+    )
     first = len(world.state.instances)
     instances = instances_of(world, found, filling, lifecycle, marks, first=first)
     world.launch(instances, tokens.remembered(call, token, {}))

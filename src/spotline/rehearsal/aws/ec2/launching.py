@@ -59,6 +59,7 @@ class Marks:
     tags: Mapping[str, str]
     client_token: str = ""
     fleet_id: str = ""
+    user_data: str = ""
 
 
 def named_template(world: World, call: Call, said: Params) -> Template:
@@ -252,6 +253,7 @@ def _instance(world: World, source: Source, lifecycle: str, marks: Marks, number
         capacity_reservation_id=place.reservation,
         key_name=source.key_name,
         tags=tags,
+        user_data=marks.user_data,
     )
 
 

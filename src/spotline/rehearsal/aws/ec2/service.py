@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from spotline.rehearsal.aws.ec2 import fleets, instances, prices, reference
+from spotline.rehearsal.aws.ec2 import fleets, instances, network, prices, reference
 from spotline.rehearsal.aws.ec2.fleets import LaunchError
 from spotline.rehearsal.aws.ec2.throttle import Buckets
 from spotline.rehearsal.aws.faults import LAUNCHES, Effect, Faults, failure
@@ -20,13 +20,16 @@ _OPERATIONS: dict[str, Operation] = {
     "DescribeAccountAttributes": reference.describe_account_attributes,
     "DescribeAvailabilityZones": reference.describe_availability_zones,
     "DescribeCapacityReservations": reference.describe_capacity_reservations,
+    "DescribeImages": network.describe_images,
     "DescribeInstanceStatus": instances.describe_instance_status,
     "DescribeInstanceTypeOfferings": reference.describe_instance_type_offerings,
     "DescribeInstanceTypes": reference.describe_instance_types,
     "DescribeInstances": instances.describe_instances,
     "DescribeLaunchTemplates": reference.describe_launch_templates,
+    "DescribeNatGateways": network.describe_nat_gateways,
     "DescribePlacementGroups": reference.describe_placement_groups,
     "DescribeRegions": reference.describe_regions,
+    "DescribeRouteTables": network.describe_route_tables,
     "DescribeSpotPriceHistory": prices.describe_spot_price_history,
     "DescribeSubnets": reference.describe_subnets,
     "DescribeTags": instances.describe_tags,

@@ -10,6 +10,7 @@ from spotline.adapters.clouds.aws.feeds.on_demand import PriceInForce
 from spotline.adapters.clouds.aws.settings import AwsAccount, AwsOffering, AwsSettings
 from spotline.application.cloud_actuator.ports import BilledInstance
 from spotline.contracts.errors import ProviderUnavailable
+from spotline.domain.ledger.billing_rules import BilledLife
 from spotline.domain.market.offering import CapacityType
 from spotline.domain.units import NS_PER_S, cost_micro_usd
 
@@ -34,16 +35,19 @@ def at(second):
 
 
 class ScriptedBills:
-    """Implements `AwsReader`, `OnDemandPrices` and `CloudClock` as the biller needs them."""
+    """Implements `AwsReader`, `OnDemandPrices`, `CloudClock` and `SeenEnds` as the biller needs them."""
 
     def __init__(self, rows=(), points=((-100, "1.000001"),)):
         self.rows, self.points = list(rows), points
-        self.failing, self.calls, self.now_s = set(), [], 10**6
+        self.failing, self.calls, self.now_s, self.seen = set(), [], 10**6, {}
 
     async def call(self, account, region, service, operation, **params):
         self.calls.append((region, operation))
         if (region, operation) in self.failing:
             raise ProviderUnavailable(f"{operation} is not answered")
+        if operation == "DescribeAvailabilityZones":
+            zone = {"ZoneName": "us-east-1a", "ZoneId": "use1-az4"}
+            return {"AvailabilityZones": [zone]}
         if operation == "DescribeInstances":
             (named,) = params["Filters"]
             rows = [row for row in self.rows if row["InstanceId"] in named["Values"]]
@@ -69,6 +73,12 @@ class ScriptedBills:
     async def refresh(self, at_ns):
         """They are."""
 
+    def never_ran(self, instance_ids):
+        return self.pending & set(instance_ids)
+
+    def ended_lives(self, instance_ids):
+        return {one: self.seen[one] for one in instance_ids if one in self.seen}
+
     def now_ns(self):
         return (BEGIN_S + self.now_s) * NS_PER_S
 
@@ -93,7 +103,8 @@ def costs(aws, *ids, sold=None, never_ran=()):
         accounts=(AwsAccount(name="a", account_id="000000000001"),),
         offerings=tuple({one.offering_id: one for one in (sold, offering())}.values()),
     )
-    biller = aws.biller = AwsBiller(aws, settings, aws, aws, lambda asked: never_ran)
+    aws.pending = set(never_ran)
+    biller = aws.biller = AwsBiller(aws, settings, aws, aws, aws)
     return asked(aws, biller, *ids, sold=sold)
 
 
@@ -144,6 +155,16 @@ def test_what_is_used_of_a_commitment_costs_nothing_more():
     aws = ScriptedBills([row("i-1", 5000, spot=False)])
 
     assert costs(aws, "i-1", sold=block) == {"i-1": 0}
+
+
+def test_what_the_adapter_saw_end_is_not_asked_for():
+    aws = ScriptedBills()
+    aws.seen["i-1"] = BilledLife(
+        capacity_type=CapacityType.SPOT, begin_s=BEGIN_S, end_s=BEGIN_S + 100
+    )
+
+    assert costs(aws, "i-1") == {"i-1": cost_micro_usd(1_000_001, 1, 100)}
+    assert ("us-east-1", "DescribeInstances") not in aws.calls
 
 
 def test_what_is_not_described_or_has_no_price_is_left_out():

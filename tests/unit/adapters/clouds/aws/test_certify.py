@@ -20,7 +20,7 @@ from spotline.adapters.clouds.aws.certify.exports import (
 from spotline.adapters.clouds.aws.certify.losing import LosingApi
 from spotline.adapters.clouds.aws.certify.opening import chosen_offering
 from spotline.adapters.clouds.aws.certify.record import HeldForTrial, read_held
-from spotline.adapters.clouds.aws.certify.trial import Trial, TrialPlan
+from spotline.adapters.clouds.aws.certify.trial import AwsTrial, TrialPlan
 from spotline.adapters.clouds.aws.errors import NoAnswer
 from spotline.application.cloud_checks import CertifyPlan, CheckOutcome, TooDear
 from spotline.contracts.errors import ConfigError, ContractError
@@ -52,7 +52,7 @@ class SteppingWall:
         await asyncio.sleep(0)
 
 
-def trial(account, *, reader=None, clock=WALL_TIME, **changed) -> Trial:
+def trial(account, *, reader=None, clock=WALL_TIME, **changed) -> AwsTrial:
     stated = {
         "offering": settings().offerings[0],
         "token": "t1",
@@ -61,7 +61,7 @@ def trial(account, *, reader=None, clock=WALL_TIME, **changed) -> Trial:
         "account_id": "000000000001",
         "installation_id": "0" * 32,
     }
-    return Trial(
+    return AwsTrial(
         TrialPlan(**{**stated, **changed}),
         account.opened,
         reader or ScriptedAccount(),
@@ -70,7 +70,7 @@ def trial(account, *, reader=None, clock=WALL_TIME, **changed) -> Trial:
     )
 
 
-async def record_of(made: Trial):
+async def record_of(made: AwsTrial):
     async with asyncio.timeout(PATIENCE_S):
         await made.run()
     return made.record()

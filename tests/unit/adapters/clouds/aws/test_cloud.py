@@ -10,6 +10,7 @@ import pytest
 from spotline.adapters.clouds.aws.cloud import AwsCloud
 from spotline.adapters.clouds.aws.errors import AwsRefused, NoAnswer, NotReached
 from spotline.adapters.clouds.aws.launches import TOKEN_AGE_S
+from spotline.adapters.clouds.aws.readings import readings_of
 from spotline.application.cloud_actuator.ports import CloudEventKind, InstanceState, Owner
 from spotline.contracts.errors import ProviderUnavailable, Throttled, UnknownOutcome
 from spotline.domain.events.capacity import InterruptionKind, RefusalClass
@@ -498,6 +499,17 @@ async def test_of_an_end_without_notice_ec2_is_asked_why(aws, cloud):
     assert event.interruption is InterruptionKind.CAPACITY_RECLAIMED
 
 
+async def test_a_queue_that_fails_for_a_moment_is_looked_into_again_at_once(aws, cloud):
+    await granted(aws, cloud, "i-1")
+    passing = (NoAnswer("reset"), AwsRefused("InternalError", "no", status=500))
+    aws.api.will("receive_message", *passing, {"Messages": [notice(1, "i-1")]})
+
+    (event,) = await cloud.events("first", moment())
+
+    assert event.kind is CloudEventKind.NOTICE
+    assert "queue_failures" not in cloud.counts()
+
+
 async def test_a_queue_that_fails_stops_nothing(aws, cloud):
     await granted(aws, cloud, "i-1")
     aws.api.will("receive_message", AwsRefused("AccessDenied", "no"))
@@ -531,3 +543,31 @@ async def test_news_wake_who_waits(aws, cloud):
         await cloud.pushed()
 
     assert len(await cloud.events("first", moment())) == 1
+
+
+# --- metrics --------------------------------------------------------------------------------------
+
+
+async def test_metrics_tell_what_the_queue_held_and_how_far_quotas_are_used(aws, cloud):
+    aws.api.will(
+        "receive_message", {"Messages": [{"MessageId": "m", "ReceiptHandle": "r", "Body": "{"}]}
+    )
+    await cloud.events("first", moment())
+    spot = instance("i-1", InstanceType="p4d.24xlarge", InstanceLifecycle="spot")
+    aws.api.will("describe_instances", page(spot))
+    described = {"InstanceType": "p4d.24xlarge", "VCpuInfo": {"DefaultVCpus": 96}}
+    aws.api.will("describe_instance_types", {"InstanceTypes": [described]})
+    aws.api.will("get_service_quota", {"Quota": {"Value": 0.0}}, {"Quota": {"Value": 384.0}})
+    await cloud.read_quotas()
+    await cloud.read_quotas()
+
+    readings = readings_of(cloud)
+
+    told = {
+        labels["spotline.cloud_message"]: value
+        for value, labels in readings["spotline.cloud.messages"]()
+    }
+    assert (told["taken"], told["malformed"], told["queue_failure"]) == (1, 1, 0)
+    assert [value for value, _ in readings["spotline.quota.used"]()] == [0.25, 1.0]
+    assert [value for value, _ in readings["spotline.quota.foreign"]()] == [0.0, 1.0]
+    assert len(aws.api.of("get_service_quota")) == 4, "it is read once an hour"

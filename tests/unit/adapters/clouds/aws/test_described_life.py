@@ -31,7 +31,6 @@ def test_an_instance_that_we_ended_is_billed_until_it_shut_down():
     found = described_life(row())
 
     assert found is not None
-    assert (found.zone, found.instance_type) == ("use1-az4", "g5.xlarge")
     assert found.life == BilledLife(
         capacity_type=CapacityType.SPOT,
         begin_s=int(BEGAN.timestamp()),
@@ -77,7 +76,6 @@ def test_where_no_end_is_stated_nothing_is_known_yet(said):
     [
         ({"LaunchTime": None}, "LaunchTime"),
         ({"LaunchTime": BEGAN.replace(tzinfo=None)}, "LaunchTime"),
-        ({"InstanceType": ""}, "InstanceType"),
         ({"InstanceId": ""}, "InstanceId"),
     ],
 )

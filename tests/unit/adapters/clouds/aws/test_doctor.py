@@ -9,7 +9,6 @@ import pytest
 from spotline.adapters.clouds.aws.doctor.costs import nat_of
 from spotline.adapters.clouds.aws.doctor.examination import examine
 from spotline.adapters.clouds.aws.doctor.queues import NOTICE, pattern_takes
-from spotline.adapters.clouds.aws.doctor.quotas import quota_family
 from spotline.adapters.clouds.aws.settings import AwsAccount, AwsSettings
 from spotline.application.cloud_checks import (
     CallBack,
@@ -259,21 +258,19 @@ async def test_more_instances_than_the_quota_allows_are_a_warning_with_the_reque
     assert all("--desired-value 80 --region us-east-1" in check.next_step for check in told)
 
 
-@pytest.mark.parametrize(
-    ("kind", "family"),
-    [
-        ("p4d.24xlarge", "P4, P3 and P2"),
-        ("p5en.48xlarge", "P5"),
-        ("g6e.xlarge", "G and VT"),
-        ("t3.micro", "Standard"),
-        ("trn1.2xlarge", None),
-        ("p6-b200.48xlarge", None),
-    ],
-)
-def test_a_type_counts_in_the_quota_of_its_family(kind, family):
-    known = quota_family(kind)
+async def test_a_type_whose_quota_is_not_known_is_left_open():
+    account = ScriptedAccount(
+        DescribeInstanceTypes=of_type(InstanceType="qqq.1x"),
+        DescribeInstanceTypeOfferings={
+            "InstanceTypeOfferings": [{"Location": "use1-az4", "InstanceType": "qqq.1x"}]
+        },
+    )
 
-    assert (known.name if known else None) == family
+    checks = await examined(account, of=settings(instance_type="qqq.1x"))
+
+    (told,) = [check for check in checks if check.name == "quota"]
+    assert told.outcome is OPEN
+    assert "service-quotas:GetServiceQuota" not in account.called()
 
 
 NAT = {
@@ -405,6 +402,51 @@ async def test_an_instance_that_calls_back_is_believed_and_ended():
     assert not_well(checks) == []
     assert answers == [b"404", b"200"]
     assert account.calls[-1] == ("ec2:TerminateInstances", {"InstanceIds": ["i-1"]})
+
+
+async def test_a_launch_whose_answer_is_lost_is_asked_for_again_by_its_token_and_ended():
+    async def call(_):
+        return None
+
+    account, tasks = launching(call)
+    run, lost = account.answers["RunInstances"], [ProviderUnavailable("timed out")]
+    account.answers["RunInstances"] = lambda params: (
+        lost.pop() if lost and not params.get("DryRun") else run(params)
+    )
+
+    await examined(
+        account, call_back=CallBack(advertised="", host="127.0.0.1", port=0, wait_s=0.01)
+    )
+    await asyncio.gather(*tasks)
+
+    tokens = [
+        params["ClientToken"]
+        for action, params in account.calls
+        if action == "ec2:RunInstances" and not params.get("DryRun")
+    ]
+    assert len(tokens) == 2
+    assert len(set(tokens)) == 1
+    assert account.calls[-1] == ("ec2:TerminateInstances", {"InstanceIds": ["i-1"]})
+
+
+async def test_rights_are_tried_with_what_the_actuator_sends():
+    account = ScriptedAccount()
+
+    await examined(account, installation_id="0" * 32)
+
+    fleets = [params for action, params in account.calls if action == "ec2:CreateFleet"]
+    assert [
+        fleet["TargetCapacitySpecification"]["DefaultTargetCapacityType"] for fleet in fleets
+    ] == [
+        "spot",
+        "on-demand",
+    ]
+    for fleet in fleets:
+        tags = {tag["Key"]: tag["Value"] for tag in fleet["TagSpecifications"][0]["Tags"]}
+        assert (tags["spotline-owner"], tags["spotline-installation"]) == (
+            "spotline-doctor",
+            "0" * 32,
+        )
 
 
 async def test_an_instance_that_never_calls_is_ended_too():

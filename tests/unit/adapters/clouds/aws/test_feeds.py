@@ -330,7 +330,7 @@ def offering(account="main", region="us-east-1", zone="use1-az4", **changed) -> 
 def test_an_offering_counts_against_its_family_in_its_account_and_region():
     made = market_offering(offering())
 
-    assert made.quota_pool == "aws:main:us-east-1:g5"
+    assert made.quota_pool == "aws:main:us-east-1:g"
     assert (made.offering_id, made.provider) == ("aws:main:use1-az4:g5.xlarge", "aws")
     assert made.notice_lead_s == 120
 
@@ -379,6 +379,24 @@ async def test_all_pages_are_read_names_become_ids_and_a_bad_row_costs_only_itse
     assert [quote.offering_id for quote in first] == [EAST, WEST]
     assert {quote.spot_price_micro_usd for quote in first} == {412_300}
     assert {quote.on_demand_price_micro_usd for quote in first} == {1_006_000}
+
+
+async def test_a_reservation_is_not_quoted():
+    api = TwoRegions()
+    reserved = offering(
+        region="us-east-1",
+        zone="us-east-1-az1",
+        capacity_reservation_id="cr-1",
+        reserved_instances=2,
+    )
+    settings = AwsSettings(
+        accounts=(AwsAccount(name="main", account_id="000000000001"),),
+        offerings=(reserved, offering(region="us-west-2", zone="us-west-2-az1")),
+    )
+    feed = AwsMarketFeed(settings, api, WallOf(TurnedClock(), AT_NS))
+
+    assert [each.offering_id for each in await feed.offerings()] == [WEST]
+    assert {region for region, _, _ in api.asked} == {"us-west-2"}
 
 
 async def test_a_region_that_fails_silences_only_its_own_offerings():

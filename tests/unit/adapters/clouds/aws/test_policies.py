@@ -60,7 +60,7 @@ def actions(calls) -> Iterator[str]:
                 yield from ALSO.get(action, ())
 
 
-ACTING = set(actions(CALLS)) - {"sts:AssumeRole"}
+ACTING = {*actions(CALLS), *actions(BILLING)} - {"sts:AssumeRole"}
 DRY_RUNS = {"ec2:CreateFleet", "ec2:RunInstances", "ec2:TerminateInstances"}
 
 

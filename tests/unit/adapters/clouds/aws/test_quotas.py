@@ -1,9 +1,12 @@
 """Quotas are counted by family and kind of purchase, with what others use of them."""
 
+from dataclasses import replace
+
 import pytest
 
 from spotline.adapters.clouds.aws.api import AwsPlace
 from spotline.adapters.clouds.aws.errors import AwsRefused
+from spotline.adapters.clouds.aws.feeds.offerings import market_offering
 from spotline.adapters.clouds.aws.quotas import code_of, read_quotas
 from spotline.domain.market.offering import CapacityType
 from tests.fakes.aws_api import SETTINGS, ScriptedApi, instance, page
@@ -66,3 +69,14 @@ async def test_a_quota_that_may_not_be_read_is_a_refusal():
 
     with pytest.raises(AwsRefused):
         await read_quotas(api, SETTINGS, HERE)
+
+
+def test_what_shares_a_quota_of_spot_shares_a_pool():
+    pools = {
+        name: market_offering(replace(SETTINGS.offerings[0], instance_type=name)).quota_pool
+        for name in ("p3.2xlarge", "p4d.24xlarge", "p5.48xlarge", "hpc7a.96xlarge")
+    }
+
+    assert pools["p3.2xlarge"] == pools["p4d.24xlarge"] == "aws:default:us-east-1:p"
+    assert pools["p5.48xlarge"] == "aws:default:us-east-1:p5"
+    assert pools["hpc7a.96xlarge"] == "aws:default:us-east-1:hpc7a"

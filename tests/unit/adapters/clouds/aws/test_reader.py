@@ -81,6 +81,21 @@ async def test_what_never_came_is_a_provider_that_does_not_answer(error):
         await ours.call(*WHERE, "DescribeSubnets")
 
 
+async def test_where_aws_is_unwell_only_reads_are_asked_again(monkeypatch):
+    monkeypatch.setattr("spotline.adapters.clouds.aws.reader._WAITS_S", (0.001, 0.001))
+    unwell = AwsRefused("InternalError", "unwell", status=500)
+    reading, api = reader(unwell, unwell, {"a": 1})
+    writing, _ = reader(unwell)
+    tired, _ = reader(*[unwell] * 3)
+
+    assert await reading.call(*WHERE, "DescribeSubnets") == {"a": 1}
+    assert len(api.asked) == 3
+    with pytest.raises(CallRefused):
+        await writing.call(*WHERE, "RunInstances")
+    with pytest.raises(CallRefused):
+        await tired.call(*WHERE, "DescribeSubnets")
+
+
 async def test_pages_are_followed_to_the_last():
     ours, api = reader({"Rows": [1], "NextToken": "2"}, {"NextToken": "3"}, {"Rows": [2]})
 

@@ -6,15 +6,15 @@ notice comes two minutes before the instance is taken, as any other.
 
 from __future__ import annotations
 
+from spotline.adapters.clouds.aws.api import AwsPlace
 from spotline.adapters.clouds.aws.calling import AwsReader
-from spotline.adapters.clouds.aws.doctor.looking import Site
 
 ACTION = "aws:ec2:send-spot-instance-interruptions"
 _TARGET, _STEP = "ours", "interrupt"
 
 
 async def start_interruption(
-    reader: AwsReader, site: Site, instance_arn: str, role_arn: str, token: str
+    reader: AwsReader, site: AwsPlace, instance_arn: str, role_arn: str, token: str
 ) -> str:
     """Begin to interrupt one instance; returns the id of the template, which is to be deleted.
 
@@ -58,6 +58,6 @@ async def start_interruption(
     return template_id
 
 
-async def delete_template(reader: AwsReader, site: Site, template_id: str) -> None:
+async def delete_template(reader: AwsReader, site: AwsPlace, template_id: str) -> None:
     """Delete a template; what it started goes on."""
     await reader.call(site.account, site.region, "fis", "DeleteExperimentTemplate", id=template_id)

@@ -13,7 +13,7 @@ from spotline.adapters.clouds.aws.calls import INTERRUPTING, OBSERVING
 from spotline.adapters.clouds.aws.certify.exports import read_export, reconciled
 from spotline.adapters.clouds.aws.certify.losing import LosingApi
 from spotline.adapters.clouds.aws.certify.record import read_held
-from spotline.adapters.clouds.aws.certify.trial import Opened, Trial, TrialCloud, TrialPlan
+from spotline.adapters.clouds.aws.certify.trial import AwsTrial, Opened, TrialCloud, TrialPlan
 from spotline.adapters.clouds.aws.clock import WallMarketClock
 from spotline.adapters.clouds.aws.cloud import AwsCloud
 from spotline.adapters.clouds.aws.feeds.on_demand import OnDemandPrices
@@ -27,7 +27,7 @@ from spotline.contracts.errors import ConfigError
 @asynccontextmanager
 async def opened_trial(
     settings: AwsSettings, plan: CertifyPlan, folder: Path
-) -> AsyncIterator[Trial]:
+) -> AsyncIterator[AwsTrial]:
     """Open a certification; `folder` is for what its processes keep.
 
     Raises
@@ -41,7 +41,7 @@ async def opened_trial(
         offering, price = await chosen_offering(settings, plan, reader, wall.now_ns())
         tried = _settings_of(settings, offering, with_queues=bool(plan.interruption_role))
         accounts = {account.name: account.account_id for account in settings.accounts}
-        yield Trial(
+        yield AwsTrial(
             TrialPlan(
                 offering=offering,
                 token=plan.token,
@@ -103,7 +103,8 @@ async def chosen_offering(
         if plan.instance_type
         else each
         for each in settings.offerings
-        if plan.offering_id in ("", each.offering_id)
+        # What is reserved is paid for whether it is tried or not: it shows nothing of a bill.
+        if plan.offering_id in ("", each.offering_id) and each.reservation is None
     ]
     if not offerings:
         known = ", ".join(each.offering_id for each in settings.offerings) or "none"

@@ -10,11 +10,11 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
+from spotline.adapters.clouds.aws.api import AwsPlace
 from spotline.adapters.clouds.aws.calling import AwsReader
 from spotline.adapters.clouds.aws.certify.budget import TrialBudget
 from spotline.adapters.clouds.aws.certify.interruption import delete_template, start_interruption
 from spotline.adapters.clouds.aws.certify.record import HeldForTrial, TrialRecord
-from spotline.adapters.clouds.aws.doctor.looking import Site
 from spotline.adapters.clouds.aws.feeds.feed import FeedWall
 from spotline.adapters.clouds.aws.feeds.offerings import market_offering
 from spotline.adapters.clouds.aws.settings import AwsOffering
@@ -108,7 +108,7 @@ class NotShown(Exception):
     """A step did not show what it is for."""
 
 
-class Trial:
+class AwsTrial:
     """One certification; `record` is what was seen so far, also of one that was cut off."""
 
     def __init__(
@@ -122,7 +122,7 @@ class Trial:
         self._plan, self._opened, self._reader = plan, opened, reader
         self._wall, self._clock = wall, clock
         self._owner = Owner(name=f"spotline-certify-{plan.token}", epoch=1)
-        self._site = Site(plan.offering.account, plan.offering.region)
+        self._site = AwsPlace(plan.offering.account, plan.offering.region)
         self._offering = market_offering(plan.offering)
         self._checks: list[CloudCheck] = []
         self._held: dict[str, HeldForTrial] = {}

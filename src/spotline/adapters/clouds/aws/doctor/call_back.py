@@ -7,13 +7,16 @@ import base64
 from collections.abc import Mapping
 from typing import Any
 
-from spotline.adapters.clouds.aws.calling import AwsReader
-from spotline.adapters.clouds.aws.doctor.looking import Look, Site, Unread
+from spotline.adapters.clouds.aws.api import AwsPlace
+from spotline.adapters.clouds.aws.calling import AwsReader, CallRefused
+from spotline.adapters.clouds.aws.doctor.looking import Look, Unread, unread
 from spotline.adapters.clouds.aws.settings import AwsOffering
 from spotline.application.cloud_checks import CallBack, CloudCheck, failed, ok
+from spotline.contracts.errors import ProviderUnavailable
 
 _NAME = "instance calls back"
 _LONGEST_LINE = 4096
+_TRIES = 3
 # curl is in most images, and where it is not, wget is.
 _SCRIPT = """#!/bin/sh
 url='{url}'
@@ -26,7 +29,7 @@ shutdown -h now
 """
 
 
-class Listener:
+class CallBackListener:
     """Waits for one GET of a path that nobody can guess."""
 
     def __init__(self, token: str) -> None:
@@ -110,21 +113,20 @@ def launch_request(
 
 async def check_call_back(
     reader: AwsReader,
-    site: Site,
+    site: AwsPlace,
     offering: AwsOffering,
     plan: CallBack,
     token: str,
     tags: Mapping[str, str],
 ) -> list[CloudCheck]:
     """Launch an instance, wait for its call, end it: whatever happens, it is asked to end."""
-    where, look, listener = offering.offering_id, Look(reader, _NAME, site), Listener(token)
+    where, look, listener = offering.offering_id, Look(reader, _NAME, site), CallBackListener(token)
     await listener.open(plan.host, plan.port)
     launched: list[str] = []
     try:
         url = f"http://{plan.advertised or f'{plan.host}:{listener.port}'}{listener.path}"
         request = launch_request(offering, url, token, tags)
-        answer = await look.ask("ec2", "RunInstances", **request)
-        launched = [str(each["InstanceId"]) for each in answer.get("Instances", ())]
+        launched = await _launched(reader, look, request)
         async with asyncio.timeout(plan.wait_s):
             await listener.called()
         checks = [ok(_NAME, where, f"{', '.join(launched)} called {url}")]
@@ -143,6 +145,22 @@ async def check_call_back(
         await listener.close()
         ended = await _end(look, launched) if launched else []
     return [*checks, *ended]
+
+
+async def _launched(reader: AwsReader, look: Look, request: dict[str, Any]) -> list[str]:
+    """The ids of what was launched. An answer that is lost is asked for again, by the same token."""
+    site = look.site
+    for _ in range(_TRIES - 1):
+        try:
+            answer = await reader.call(site.account, site.region, "ec2", "RunInstances", **request)
+        except CallRefused as error:
+            raise Unread(unread(look.name, str(site), "ec2", "RunInstances", error)) from error
+        except ProviderUnavailable:
+            # The same token launches nothing twice: the next answer says what there is.
+            continue
+        return [str(each["InstanceId"]) for each in answer.get("Instances", ())]
+    answer = await look.ask("ec2", "RunInstances", **request)
+    return [str(each["InstanceId"]) for each in answer.get("Instances", ())]
 
 
 async def _end(look: Look, instance_ids: list[str]) -> list[CloudCheck]:

@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from spotline.adapters.clouds.aws.api import AwsPlace
 from spotline.adapters.clouds.aws.calling import AwsReader
-from spotline.adapters.clouds.aws.doctor.looking import Look, Site, Unread
+from spotline.adapters.clouds.aws.doctor.looking import Look, Unread
 from spotline.adapters.clouds.aws.doctor.templates import TemplateFacts
 from spotline.adapters.clouds.aws.settings import AwsOffering
 from spotline.application.cloud_checks import CloudCheck, left_open, ok, warning
@@ -37,7 +38,7 @@ _PRICES = TrafficPrices()
 
 
 async def check_costs(
-    reader: AwsReader, site: Site, offering: AwsOffering, found: TemplateFacts, image_gb: float
+    reader: AwsReader, site: AwsPlace, offering: AwsOffering, found: TemplateFacts, image_gb: float
 ) -> list[CloudCheck]:
     """Estimate what one launch costs beside the instance; `image_gb` is pulled by each."""
     name, where = "costs", offering.offering_id

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from spotline.adapters.clouds.aws.api import AwsPlace
 from spotline.adapters.clouds.aws.calling import AwsReader
 from spotline.adapters.clouds.aws.doctor.call_back import check_call_back
 from spotline.adapters.clouds.aws.doctor.costs import check_costs
 from spotline.adapters.clouds.aws.doctor.identity import check_identity, check_spot_role
-from spotline.adapters.clouds.aws.doctor.looking import Site, Unread, sites_of, unread
+from spotline.adapters.clouds.aws.doctor.looking import Unread, sites_of, unread
 from spotline.adapters.clouds.aws.doctor.places import (
     TypeFacts,
     check_types,
@@ -17,12 +18,13 @@ from spotline.adapters.clouds.aws.doctor.places import (
 )
 from spotline.adapters.clouds.aws.doctor.queues import check_queue, send_test_message
 from spotline.adapters.clouds.aws.doctor.quotas import check_quotas
-from spotline.adapters.clouds.aws.doctor.rights import check_rights
+from spotline.adapters.clouds.aws.doctor.rights import check_rights, doctor_request
 from spotline.adapters.clouds.aws.doctor.templates import check_template
 from spotline.adapters.clouds.aws.feeds.feed import FeedWall
 from spotline.adapters.clouds.aws.feeds.on_demand import OnDemandPrices
 from spotline.adapters.clouds.aws.feeds.placement_scores import PlacementScores, ScoredConfiguration
 from spotline.adapters.clouds.aws.settings import AwsOffering, AwsSettings
+from spotline.adapters.clouds.aws.tags import tags_of
 from spotline.application.cloud_checks import (
     CallBack,
     CheckOutcome,
@@ -34,18 +36,7 @@ from spotline.application.cloud_checks import (
     warning,
 )
 from spotline.contracts.errors import ProviderUnavailable
-
-# EC2 has a tag of this for what no installation owns: it is never anybody's orphan.
-DOCTOR_OWNER = "spotline-doctor"
-
-
-def tags_of_doctor(plan: Examination) -> Mapping[str, str]:
-    """What it launches carries these."""
-    return {
-        "spotline-owner": DOCTOR_OWNER,
-        "spotline-installation": plan.installation_id,
-        "spotline-token": plan.token,
-    }
+from spotline.domain.market.offering import CapacityType
 
 
 async def examine(
@@ -83,7 +74,7 @@ async def examine(
 
 
 async def _site(
-    reader: AwsReader, site: Site, offerings: Sequence[AwsOffering], url: str, plan: Examination
+    reader: AwsReader, site: AwsPlace, offerings: Sequence[AwsOffering], url: str, plan: Examination
 ) -> list[CloudCheck]:
     checks = await check_zones(reader, site, offerings)
     facts: Mapping[str, TypeFacts] = {}
@@ -92,7 +83,7 @@ async def _site(
         checks += await check_types(reader, site, offerings, facts)
     except Unread as error:
         checks.append(error.check)
-    checks += await check_rights(reader, site, offerings[0], tags_of_doctor(plan))
+    checks += await check_rights(reader, site, offerings[0], plan)
     for offering in offerings:
         template = await check_template(reader, site, offering, facts)
         checks += template.checks
@@ -188,6 +179,6 @@ async def _called_back(
                 offerings[0],
                 call_back,
                 f"{plan.token}-{site.region}",
-                tags_of_doctor(plan),
+                tags_of(doctor_request(offerings[0], CapacityType.ON_DEMAND, plan)),
             )
     return checks

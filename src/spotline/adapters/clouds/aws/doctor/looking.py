@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from spotline.adapters.clouds.aws.api import AwsPlace
 from spotline.adapters.clouds.aws.calling import AwsReader, CallRefused, pages
 from spotline.adapters.clouds.aws.settings import AwsOffering, AwsSettings
 from spotline.application.cloud_checks import CloudCheck, failed, left_open, warning
@@ -17,17 +18,6 @@ NO_RIGHT = frozenset(
 )
 # What a service says to an operation that it does not have: only a rehearsal does.
 _UNKNOWN = frozenset({"InvalidAction", "UnknownOperationException", "UnknownService"})
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Site:
-    """One account in one region."""
-
-    account: str
-    region: str
-
-    def __str__(self) -> str:
-        return f"{self.account}/{self.region}"
 
 
 class Unread(Exception):
@@ -44,7 +34,7 @@ class Look:
 
     reader: AwsReader
     name: str
-    site: Site
+    site: AwsPlace
 
     async def ask(self, service: str, operation: str, **params: Any) -> Any:
         """The answer of one operation."""
@@ -88,10 +78,10 @@ def unread(
     return failed(name, where, f"{error.code}: {error.message}", "put right what AWS names")
 
 
-def sites_of(settings: AwsSettings) -> Iterator[tuple[Site, list[AwsOffering]]]:
+def sites_of(settings: AwsSettings) -> Iterator[tuple[AwsPlace, list[AwsOffering]]]:
     """The accounts and regions with their offerings, in order."""
-    found: dict[Site, list[AwsOffering]] = {}
+    found: dict[AwsPlace, list[AwsOffering]] = {}
     for offering in sorted(settings.offerings, key=lambda each: each.offering_id):
-        found.setdefault(Site(offering.account, offering.region), []).append(offering)
+        found.setdefault(AwsPlace(offering.account, offering.region), []).append(offering)
     for site in sorted(found):
         yield site, found[site]

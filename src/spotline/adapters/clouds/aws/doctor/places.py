@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from spotline.adapters.clouds.aws.api import AwsPlace
 from spotline.adapters.clouds.aws.calling import AwsReader
-from spotline.adapters.clouds.aws.doctor.looking import Look, Site, Unread
+from spotline.adapters.clouds.aws.doctor.looking import Look, Unread
 from spotline.adapters.clouds.aws.settings import AwsOffering
 from spotline.application.cloud_checks import CloudCheck, failed, ok, warning
 
@@ -23,7 +24,7 @@ class TypeFacts:
 
 
 async def check_zones(
-    reader: AwsReader, site: Site, offerings: Sequence[AwsOffering]
+    reader: AwsReader, site: AwsPlace, offerings: Sequence[AwsOffering]
 ) -> list[CloudCheck]:
     """Whether the region answers, and its zones are open to the account."""
     name = "zones"
@@ -51,7 +52,7 @@ async def check_zones(
 
 
 async def type_facts(
-    reader: AwsReader, site: Site, offerings: Iterable[AwsOffering]
+    reader: AwsReader, site: AwsPlace, offerings: Iterable[AwsOffering]
 ) -> Mapping[str, TypeFacts]:
     """What EC2 says of the types of some offerings; raises `Unread`."""
     types = sorted({offering.instance_type for offering in offerings})
@@ -63,7 +64,7 @@ async def type_facts(
 
 async def check_types(
     reader: AwsReader,
-    site: Site,
+    site: AwsPlace,
     offerings: Sequence[AwsOffering],
     facts: Mapping[str, TypeFacts],
 ) -> list[CloudCheck]:

@@ -7,8 +7,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from spotline.adapters.clouds.aws.api import AwsPlace
 from spotline.adapters.clouds.aws.calling import AwsReader
-from spotline.adapters.clouds.aws.doctor.looking import Look, Site, Unread
+from spotline.adapters.clouds.aws.doctor.looking import Look, Unread
 from spotline.application.cloud_checks import CloudCheck, failed, left_open, ok, warning
 
 NOTICE = "EC2 Spot Instance Interruption Warning"
@@ -22,7 +23,7 @@ _LOOKS = 15
 _SET_UP = "set it up with deploy/aws/notices.yaml (CloudFormation)"
 
 
-async def check_queue(reader: AwsReader, site: Site, url: str) -> list[CloudCheck]:
+async def check_queue(reader: AwsReader, site: AwsPlace, url: str) -> list[CloudCheck]:
     """Whether notices of the site's instances come into its queue."""
     name, where = "queue", str(site)
     if not url:
@@ -130,7 +131,7 @@ def _listed(value: Any) -> list[Any]:
 
 
 async def send_test_message(
-    reader: AwsReader, site: Site, url: str, token: str, *, wait_s: int = 2
+    reader: AwsReader, site: AwsPlace, url: str, token: str, *, wait_s: int = 2
 ) -> CloudCheck:
     """Send an event of our own through EventBridge, and see whether it comes into the queue.
 

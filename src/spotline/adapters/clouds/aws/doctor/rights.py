@@ -6,60 +6,68 @@ UnauthorizedOperation" (API reference of CreateFleet, RunInstances and Terminate
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
+from spotline.adapters.clouds.aws.api import AwsPlace
 from spotline.adapters.clouds.aws.calling import AwsReader, CallRefused
-from spotline.adapters.clouds.aws.doctor.looking import NO_RIGHT, Site, unread
+from spotline.adapters.clouds.aws.doctor.looking import NO_RIGHT, unread
+from spotline.adapters.clouds.aws.feeds.offerings import market_offering
+from spotline.adapters.clouds.aws.requests import client_token, fleet_of
 from spotline.adapters.clouds.aws.settings import AwsOffering
-from spotline.application.cloud_checks import CloudCheck, failed, left_open, ok, warning
+from spotline.adapters.clouds.aws.tags import tags_of
+from spotline.application.cloud_actuator.messages import Moment
+from spotline.application.cloud_actuator.ports import LaunchRequest, Owner
+from spotline.application.cloud_checks import (
+    CloudCheck,
+    Examination,
+    failed,
+    left_open,
+    ok,
+    warning,
+)
 from spotline.contracts.errors import ProviderUnavailable
+from spotline.domain.market.offering import CapacityType
 
+# What the doctor launches is nobody's orphan: no installation has an owner of this name.
+DOCTOR_OWNER = "spotline-doctor"
 ALLOWED = "DryRunOperation"
 # It is nobody's: what EC2 says of it tells about rights alone.
 NOBODYS_INSTANCE = "i-00000000000000000"
-_ACT = "attach deploy/aws/act-policy.json to the role, with this installation's id in it"
+_ACT = (
+    "attach deploy/aws/act-policy.json to the role, with this installation's id in it, and name that "
+    "id by --installation"
+)
 
 
-def fleet_request(
-    offering: AwsOffering, *, spot: bool, tags: Mapping[str, str], dry_run: bool
-) -> dict[str, Any]:
-    """CreateFleet for one instance of an offering, as the actuator asks for it."""
-    stated = [{"Key": key, "Value": tags[key]} for key in sorted(tags)]
-    override: dict[str, Any] = {"InstanceType": offering.instance_type}
-    if offering.subnet_id:
-        override["SubnetId"] = offering.subnet_id
-    else:
-        override["AvailabilityZoneId"] = offering.zone
-    kind = "spot" if spot else "on-demand"
-    return {
-        "DryRun": dry_run,
-        "Type": "instant",
-        "LaunchTemplateConfigs": [
-            {
-                "LaunchTemplateSpecification": {
-                    "LaunchTemplateId": offering.launch_template_id,
-                    "Version": offering.launch_template_version,
-                },
-                "Overrides": [override],
-            }
-        ],
-        "TargetCapacitySpecification": {
-            "TotalTargetCapacity": 1,
-            "DefaultTargetCapacityType": kind,
-        },
-        "TagSpecifications": [
-            {"ResourceType": "instance", "Tags": stated},
-            {"ResourceType": "fleet", "Tags": stated},
-        ],
-    }
+def doctor_request(offering: AwsOffering, kind: CapacityType, plan: Examination) -> LaunchRequest:
+    """One instance of an offering, as the actuator would ask for it, under an owner that is nobody."""
+    traded = market_offering(offering)
+    return LaunchRequest(
+        token=f"{DOCTOR_OWNER}-{plan.token}-{kind.value}",
+        owner=Owner(name=DOCTOR_OWNER, epoch=1),
+        job_id=DOCTOR_OWNER,
+        tenant=DOCTOR_OWNER,
+        quota_pool=traded.quota_pool,
+        offering_id=traded.offering_id,
+        capacity_type=kind,
+        instances=1,
+        at=Moment(slot=0, slot_s=3600, offset_s=0, ts_ns=0),
+        installation_id=plan.installation_id,
+    )
+
+
+def _fleet(offering: AwsOffering, kind: CapacityType, plan: Examination) -> dict[str, Any]:
+    request = doctor_request(offering, kind, plan)
+    asked = fleet_of(request, offering, client_token(request.owner.name, request.token))
+    return {**asked, "DryRun": True}
 
 
 async def check_rights(
-    reader: AwsReader, site: Site, offering: AwsOffering, tags: Mapping[str, str]
+    reader: AwsReader, site: AwsPlace, offering: AwsOffering, plan: Examination
 ) -> list[CloudCheck]:
     """Ask EC2 whether fleets may be created, instances run and ended; nothing is."""
-    run = {
+    tags = tags_of(doctor_request(offering, CapacityType.ON_DEMAND, plan))
+    run: dict[str, Any] = {
         "DryRun": True,
         "MinCount": 1,
         "MaxCount": 1,
@@ -78,8 +86,8 @@ async def check_rights(
     if offering.subnet_id:
         run["SubnetId"] = offering.subnet_id
     asked = [
-        ("CreateFleet", "spot", fleet_request(offering, spot=True, tags=tags, dry_run=True)),
-        ("CreateFleet", "on demand", fleet_request(offering, spot=False, tags=tags, dry_run=True)),
+        ("CreateFleet", "spot", _fleet(offering, CapacityType.SPOT, plan)),
+        ("CreateFleet", "on demand", _fleet(offering, CapacityType.ON_DEMAND, plan)),
         ("RunInstances", "behind a fleet", run),
         (
             "TerminateInstances",
@@ -91,7 +99,7 @@ async def check_rights(
 
 
 async def _dry(
-    reader: AwsReader, site: Site, operation: str, what: str, params: dict[str, Any]
+    reader: AwsReader, site: AwsPlace, operation: str, what: str, params: dict[str, Any]
 ) -> CloudCheck:
     name, where, said = "rights", str(site), f"{operation}, {what}"
     try:

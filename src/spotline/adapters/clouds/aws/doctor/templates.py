@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from spotline.adapters.clouds.aws.api import AwsPlace
 from spotline.adapters.clouds.aws.calling import AwsReader
-from spotline.adapters.clouds.aws.doctor.looking import Look, Site, Unread
+from spotline.adapters.clouds.aws.doctor.looking import Look, Unread
 from spotline.adapters.clouds.aws.doctor.places import TypeFacts
 from spotline.adapters.clouds.aws.settings import AwsOffering
 from spotline.application.cloud_checks import CloudCheck, failed, ok, warning
@@ -30,7 +31,7 @@ class TemplateFacts:
 
 
 async def check_template(
-    reader: AwsReader, site: Site, offering: AwsOffering, facts: Mapping[str, TypeFacts]
+    reader: AwsReader, site: AwsPlace, offering: AwsOffering, facts: Mapping[str, TypeFacts]
 ) -> TemplateFacts:
     """Look at the launch template of an offering, its image and its subnet."""
     look, found = Look(reader, _NAME, site), TemplateFacts()

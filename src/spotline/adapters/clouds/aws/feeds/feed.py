@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
@@ -23,6 +23,7 @@ from spotline.adapters.clouds.aws.feeds.spot_prices import (
 from spotline.adapters.clouds.aws.settings import AwsOffering, AwsSettings
 from spotline.application.market_ingest.ports import Quoted
 from spotline.contracts.errors import ContractError, ProviderUnavailable, Throttled
+from spotline.domain.market.market_clock import MarketClock
 from spotline.domain.market.offering import Offering
 from spotline.domain.units import NS_PER_S
 
@@ -35,6 +36,7 @@ _ROWS = 1000
 _PATIENCE = 3
 # However fast market time runs, nobody is asked more often than this, in wall time.
 LEAST_WALL_S = 0.5
+_STALE_WALL_S = 20.0
 
 
 class FeedWall(Protocol):
@@ -81,6 +83,13 @@ class FeedPace:
             raise ValueError("overlap_s and until_ns must be >= 0")
 
 
+def pace_in(clock: MarketClock) -> FeedPace:
+    """The usual pace; where time runs fast, it is stale no sooner than calls and pauses take."""
+    usual = FeedPace()
+    stale_after_s = max(usual.stale_after_s, _STALE_WALL_S * clock.market_s_per_s)
+    return replace(usual, stale_after_s=stale_after_s)
+
+
 @dataclass(slots=True)
 class _Group:
     """The offerings of one account in one region: they are asked for, and fail, together."""
@@ -113,13 +122,15 @@ class AwsMarketFeed:
         self._settings = settings
         self._api = api
         self._clock = clock
-        self._pace = pace or FeedPace()
-        self._groups = _groups_of(settings.offerings)
+        self._pace = pace or pace_in(settings.clock)
+        # A reservation has no price that anybody could quote: the market knows what it costs.
+        self._quoted = tuple(each for each in settings.offerings if each.reservation is None)
+        self._groups = _groups_of(self._quoted)
         self._book: QuoteBook | None = None
         self._on_demand = on_demand or OnDemandPrices(
             api,
             [account.name for account in settings.accounts],
-            [(offering.region, offering.instance_type) for offering in settings.offerings],
+            [(offering.region, offering.instance_type) for offering in self._quoted],
         )
 
     @property
@@ -128,11 +139,11 @@ class AwsMarketFeed:
         return NAME
 
     async def offerings(self) -> Sequence[Offering]:
-        """The offerings of the settings, by id, once any account and region answers."""
+        """The offerings of the settings but reservations, by id, once any account and region answers."""
         now_ns = self._now_ns()
         answers = await self._ask(self._groups, now_ns, since_ns=now_ns)
         _fail_where_none_answers(list(answers))
-        offerings = map(market_offering, self._settings.offerings)
+        offerings = map(market_offering, self._quoted)
         return tuple(sorted(offerings, key=lambda offering: offering.offering_id))
 
     async def quotes(self) -> AsyncIterator[Quoted]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from spotline.adapters.clouds.aws.quotas import family_of
 from spotline.adapters.clouds.aws.settings import NOTICE_LEAD_S, AwsOffering
 from spotline.domain.market.offering import AWS_BILLING, Offering
 
@@ -9,9 +10,10 @@ from spotline.domain.market.offering import AWS_BILLING, Offering
 def market_offering(offering: AwsOffering) -> Offering:
     """The offering of a market that is sold by a launch template.
 
-    A quota of EC2 counts the vCPUs of a family of types, in one region of one account.
+    A quota of EC2 counts the vCPUs of several families of types, in one region of one account: what
+    shares a quota shares a pool.
     """
-    family = offering.instance_type.partition(".")[0]
+    family = family_of(offering.instance_type) or offering.instance_type.partition(".")[0]
     return Offering(
         offering_id=offering.offering_id,
         provider="aws",

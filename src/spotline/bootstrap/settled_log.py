@@ -1,4 +1,4 @@
-"""The log of a store, as a system that begins and ends on it finds and leaves it."""
+"""A store's log as a system begins and ends with it: what the store knows of it, and how it ends."""
 
 from __future__ import annotations
 

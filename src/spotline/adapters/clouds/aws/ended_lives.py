@@ -1,0 +1,47 @@
+"""From when until when instances were billed, kept as EC2 shows it: it forgets within an hour."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable
+
+from spotline.adapters.clouds.aws.described_life import TAKEN_BACK
+from spotline.adapters.clouds.aws.parse import Shown
+from spotline.application.cloud_actuator.ports import InstanceState
+from spotline.domain.ledger.billing_rules import BilledLife
+from spotline.domain.market.offering import CapacityType
+from spotline.domain.units import NS_PER_S
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS ended_lives (
+    instance_id TEXT PRIMARY KEY, capacity_type TEXT NOT NULL, begin_s INTEGER NOT NULL,
+    end_s INTEGER NOT NULL, taken_back INTEGER NOT NULL);
+"""
+
+_ENDING = frozenset({InstanceState.STOPPING, InstanceState.ENDED})
+
+
+def note_ended(connection: sqlite3.Connection, shown: Iterable[Shown]) -> None:
+    """Keep the lives of those that EC2 shows shutting down or terminated, with the time of that."""
+    for one in shown:
+        instance, end_ns = one.instance, one.changed_ns
+        if instance.state not in _ENDING or one.stopped or end_ns is None:
+            continue
+        begin_s = instance.ready_ns // NS_PER_S
+        connection.execute(
+            "INSERT OR REPLACE INTO ended_lives VALUES (?, ?, ?, ?, ?)",
+            (
+                *(instance.instance_id, instance.capacity_type.value, begin_s),
+                *(max(begin_s, end_ns // NS_PER_S), int(one.reason in TAKEN_BACK)),
+            ),
+        )
+
+
+def life_of(row: sqlite3.Row) -> BilledLife:
+    """A life as it was kept."""
+    return BilledLife(
+        capacity_type=CapacityType(row["capacity_type"]),
+        begin_s=row["begin_s"],
+        end_s=row["end_s"],
+        taken_back=bool(row["taken_back"]),
+    )
