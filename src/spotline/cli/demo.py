@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -103,7 +102,7 @@ def demo(
         )
         return rehearsed_demo(asked)
     from spotline.cli.accounts_view import beside_json
-    from spotline.cli.demo_view import opening
+    from spotline.cli.demo_view import compile_once, opening, write_result
     from spotline.cli.failures import explained
     from spotline.demo.run import run_demo
     from spotline.demo.setup import demo_jobs, demo_market
@@ -142,25 +141,6 @@ def demo(
         with explained():
             result = _report(run, folder, began, explain=explain)
     write_result(json_out, result)
-
-
-def write_result(json_out: str, result: dict[str, Any]) -> None:
-    """Write what became of a run as JSON, where that is asked for."""
-    from spotline.cli.accounts_view import write_text
-    from spotline.cli.failures import explained
-
-    if json_out:
-        with explained():
-            write_text(json_out, json.dumps(result, indent=2) + "\n")
-
-
-def compile_once() -> None:
-    """Compile the planners where this release has not yet; says so, as it takes a while."""
-    from spotline.bootstrap.planners import compile_planners, planners_compiled
-
-    if not planners_compiled():
-        print_line("compiling the planners: once per release, about a minute")
-        compile_planners()
 
 
 def _options(

@@ -45,8 +45,7 @@ def rehearsed_demo(asked: AskedRehearsal) -> None:
         _check_cloud(asked.cloud)
     from spotline.bootstrap.process import run_to_exit_code
     from spotline.cli.accounts_view import beside_json
-    from spotline.cli.demo import compile_once, write_result
-    from spotline.cli.demo_view import opening
+    from spotline.cli.demo_view import compile_once, opening, write_result
     from spotline.demo.rehearsed.run import run_rehearsed
     from spotline.runtime.log import configure_logging
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -184,3 +185,22 @@ def _rate_lines(report: JobReport, truth: TrueRates | None) -> list[str]:
             f"{found:.4g} {on}, {last.factor_ppm / 1e6:.2f} +- {last.half_width_ppm / 1e6:.2f} of what was planned on"
         )
     return lines
+
+
+def write_result(json_out: str, result: dict[str, Any]) -> None:
+    """Write what became of a run as JSON, where that is asked for."""
+    from spotline.cli.accounts_view import write_text
+    from spotline.cli.failures import explained
+
+    if json_out:
+        with explained():
+            write_text(json_out, json.dumps(result, indent=2) + "\n")
+
+
+def compile_once() -> None:
+    """Compile the planners where this release has not yet; says so, as it takes a while."""
+    from spotline.bootstrap.planners import compile_planners, planners_compiled
+
+    if not planners_compiled():
+        print_line("compiling the planners: once per release, about a minute")
+        compile_planners()

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from spotline.bootstrap.clouds import ChosenCloud
     from spotline.bootstrap.system import SystemOptions
     from spotline.domain.ledger.caps import Caps
+    from spotline.domain.market.grid import AnyMarket
     from spotline.domain.modes import Mode
 
 
@@ -290,7 +291,7 @@ def up(
             http_hosts=_listed(http_hosts),
             quote_margin=quote_margin,
             placer=PlacerOptions(method=placement_method, cost=placement_cost),
-            selector=selection,
+            selector=_deciding_on(runs.market, selection),
             caps=caps,
             ingest=judged(paced, runs.market, (price_sanity, list_price, stale_after)),
             market_s_per_s=runs.pace.market_s_per_s,
@@ -343,6 +344,15 @@ def _limited(
         warm_start=read_weights(warm_start), limits=limits, spending=spending.to_json()
     )
     return selection, Caps(spending=spending)
+
+
+def _deciding_on(market: AnyMarket, selection: SelectorOptions) -> SelectorOptions:
+    """Of a live market nobody publishes what spot there is: a deadline cannot count on it."""
+    from dataclasses import replace
+
+    from spotline.domain.market.live_market import LiveMarket
+
+    return replace(selection, spot_firm=False) if isinstance(market, LiveMarket) else selection
 
 
 def _chosen(cloud: str, mode: str, config: SpotlineConfig | None) -> tuple[Mode, ChosenCloud]:

@@ -10,10 +10,12 @@ from typer.testing import CliRunner
 
 from services.allocator.settings import AllocatorSettings
 from spotline.adapters.market.parquet import write_market
+from spotline.application.selector.state import SelectorOptions
 from spotline.bootstrap.system import SystemOptions
 from spotline.cli import up
 from spotline.cli.main import app
 from spotline.contracts.limits import CallerLimits
+from spotline.domain.market.live_market import LiveMarket
 from spotline.runtime import log
 from tests.fakes.selector import market_of
 
@@ -85,3 +87,18 @@ def test_no_limit_is_less_than_one(made: list[SystemOptions], command: list[str]
 
     assert done.exit_code == 2
     assert not made
+
+
+def test_what_a_recorded_market_says_of_spot_is_counted_on(
+    made: list[SystemOptions], command: list[str]
+) -> None:
+    CliRunner().invoke(app, command)
+
+    (options,) = made
+    assert options.selector.spot_firm
+
+
+def test_a_live_market_says_nothing_of_spot_to_count_on() -> None:
+    market = LiveMarket(source="t", offerings=market_of().offerings, slot_s=60, start_ns=0)
+
+    assert not up._deciding_on(market, SelectorOptions()).spot_firm
