@@ -88,13 +88,10 @@ def look(root: Path) -> House:
         for name, function in functions(tree):
             if body_lines(function) > MOST_BODY_LINES:
                 house.functions[f"{module}:{name}"] = body_lines(function)
-        # Each service has its own Settings, and should. A rehearsed cloud is a program of its own,
-        # by an import contract: it speaks of instances and places as its cloud does.
-        program = "rehearsal " if module.startswith("spotline.rehearsal") else ""
-        if module.startswith("spotline"):
+        if module.startswith("spotline"):  # each service has its own Settings, and should
             for node in ast.walk(tree):
                 if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                    homes.setdefault(f"{program}{node.name}", set()).add(module)
+                    homes.setdefault(node.name, set()).add(module)
     house.names.update({name: tuple(sorted(at)) for name, at in homes.items() if len(at) > 1})
     return house
 

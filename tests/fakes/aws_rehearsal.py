@@ -34,14 +34,14 @@ from spotline.rehearsal.aws.faults import Faults
 from spotline.rehearsal.aws.messaging import Messaging
 from spotline.rehearsal.aws.opening import Making, opened
 from spotline.rehearsal.aws.server import serve
-from spotline.rehearsal.aws.service import AwsError, Call, ConnectionLost, Registry, Service
+from spotline.rehearsal.aws.service import AwsCall, AwsError, ConnectionLost, Registry, Service
 from spotline.rehearsal.aws.service_quotas import ServiceQuotas
 from spotline.rehearsal.aws.sqs import Sqs
 from spotline.rehearsal.aws.sts import RehearsedKeys, RehearsedRole, Sts
 from spotline.rehearsal.aws.surroundings import QUEUE, stand_up_queue
 from spotline.rehearsal.aws.weather import Weather, calm
 from spotline.rehearsal.aws.wire.signing import Credentials
-from spotline.rehearsal.aws.world import INTERRUPTION, Event, World
+from spotline.rehearsal.aws.world import INTERRUPTION, Event, RehearsedWorld
 
 START_NS = 1_793_430_000 * NS_PER_S
 REGION = "us-east-1"
@@ -120,7 +120,7 @@ class Interposed:
         """Let no call end with it any more."""
         self._next = [one for one in self._next if one[1] is not error]
 
-    async def answer(self, call: Call) -> Mapping[str, Any]:
+    async def answer(self, call: AwsCall) -> Mapping[str, Any]:
         self.calls.append(call.operation)
         for one in self._next:
             operation, error, after, then = one
@@ -319,7 +319,7 @@ class _Server:
         assert self._loop is not None
         return asyncio.run_coroutine_threadsafe(done(), self._loop).result()
 
-    def meet(self, world: World) -> None:
+    def meet(self, world: RehearsedWorld) -> None:
         """Know the keys and roles of a world; those of the same seed are the same."""
         if self._keys is not None:
             return

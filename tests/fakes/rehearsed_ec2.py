@@ -19,8 +19,8 @@ from spotline.rehearsal.aws.control import Control
 from spotline.rehearsal.aws.ec2.service import Ec2
 from spotline.rehearsal.aws.faults import Faults
 from spotline.rehearsal.aws.opening import Making, opened
-from spotline.rehearsal.aws.service import Call
-from spotline.rehearsal.aws.state import Instance
+from spotline.rehearsal.aws.service import AwsCall
+from spotline.rehearsal.aws.state import Ec2Instance
 from spotline.rehearsal.aws.weather import Weather, calm
 from spotline.rehearsal.aws.wire import protocols
 from spotline.rehearsal.aws.wire.models import describe
@@ -124,7 +124,7 @@ class RehearsedEc2:
 
     def call(self, operation: str, *, account: str = ACCOUNT, **params):
         """Call it, and have its answer held to botocore's model, as over HTTP."""
-        call = Call(
+        call = AwsCall(
             service="ec2",
             operation=operation,
             params=params,
@@ -158,7 +158,7 @@ class RehearsedEc2:
         assert len(ids) == count
         return ids
 
-    def instance(self, instance_id: str) -> Instance:
+    def instance(self, instance_id: str) -> Ec2Instance:
         return self.world.state.instances[instance_id]
 
     def template(self, kind: str = P4D) -> str:
@@ -167,7 +167,7 @@ class RehearsedEc2:
         return found["LaunchTemplates"][0]["LaunchTemplateId"]
 
 
-async def _answered(ec2: Ec2, call: Call):
+async def _answered(ec2: Ec2, call: AwsCall):
     return await ec2.answer(call)
 
 

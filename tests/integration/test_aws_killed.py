@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from spotline.adapters.clouds.aws.launches import FleetLaunches
 from spotline.domain.events.capacity import CapacityLost, InterruptionNoticed
 from tests.fakes.aws_actuator import OFFERING_ID, AwsActuator, holdings_of
 
 pytestmark = pytest.mark.integration
 
-# Some of the 176 points of a story; `make test-slow` dies at each of them.
-SOME = (9, 31, 64, 101, 150)
+# Some of the 176 points of a story, the first right after a fleet was launched; `make test-slow` dies at
+# each of them.
+SOME = (33, 61, 100, 131, 165)
 
 
 async def story(rig: AwsActuator) -> None:
@@ -122,3 +124,18 @@ async def test_killed_between_any_two_calls(tmp_path):
 @pytest.mark.parametrize("seed", range(40))
 async def test_however_calls_fail_under_any_seed(tmp_path, seed):
     await failing(tmp_path, seed=seed)
+
+
+@pytest.mark.slow
+async def test_a_token_that_is_not_kept_is_caught(tmp_path, monkeypatch):
+    """The proof can fail: planted, a launch is sent again with another token."""
+    send = FleetLaunches._send
+
+    async def forgetful(self, request, offering, place, fleet, *, again):
+        sent = {**fleet, "ClientToken": "another"} if again else fleet
+        return await send(self, request, offering, place, sent, again=again)
+
+    monkeypatch.setattr(FleetLaunches, "_send", forgetful)
+
+    with pytest.raises(AssertionError):
+        await killed_at(tmp_path, SOME)

@@ -13,6 +13,7 @@ from spotline.adapters.eventlog.manifest import environment
 from spotline.adapters.grpc.allocator.client import JobClient
 from spotline.adapters.market.recorded_feed import RecordedFeed
 from spotline.application.market_ingest.handler import IngestOptions
+from spotline.application.market_ingest.opening import NO_SLOT
 from spotline.application.selector.state import SelectorOptions
 from spotline.bootstrap.live import LiveFeeds
 from spotline.bootstrap.parts import open_stream
@@ -217,14 +218,16 @@ async def test_a_feed_that_dies_is_seen_and_stops_new_spot_until_it_answers(
     def all_frozen(event: Event) -> bool:
         if isinstance(event, BuyingFrozen):
             frozen.append(event)
-        return len(frozen) == len(MARKET.offerings)
+        # The feed's own, beside those of quotes that a slow start has let grow old.
+        dead = {event.freeze.key for event in frozen if event.freeze.slot == NO_SLOT}
+        return len(dead) == len(MARKET.offerings)
 
     dead, on_frozen = reached(all_frozen)
 
     def all_ended(event: Event) -> bool:
-        if isinstance(event, BuyingUnfrozen):
+        if isinstance(event, BuyingUnfrozen) and event.slot == NO_SLOT:
             ended.append(event)
-        return len(ended) == len(MARKET.offerings)
+        return len({event.freeze_id for event in ended}) == len(MARKET.offerings)
 
     alive, on_ended = reached(all_ended)
 

@@ -258,7 +258,8 @@ def aws_source(settings: AwsSettings, _store: Path) -> LiveSource:
     """
     if not settings.offerings:
         raise ConfigError("clouds.aws.offerings: expected at least one offering, found none")
-    feed = AwsMarketFeed(settings, ApiReader(settings, OBSERVING), SystemWall())
+    reader = ApiReader(settings, OBSERVING)
+    feed = AwsMarketFeed(settings, reader, SystemWall(), close=reader.close)
     offerings = sorted(map(market_offering, settings.offerings), key=lambda each: each.offering_id)
     return LiveSource(offerings=tuple(offerings), feeds=(feed,), clock=settings.clock)
 

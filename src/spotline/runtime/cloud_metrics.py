@@ -13,7 +13,7 @@ CLOUD_GAUGES: Mapping[str, str] = {
     "spotline.quota.used": "The greatest share that is used of a cloud's quota, by us and others.",
     "spotline.quota.foreign": "The greatest share of a cloud's quota that others than we use.",
 }
-CLOUD_ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
+CLOUD_ATTRIBUTES: dict[str, tuple[str, ...]] = {
     "spotline.cloud.messages": (CLOUD_MESSAGE,),
     "spotline.quota.used": ("spotline.capacity_type",),
     "spotline.quota.foreign": ("spotline.capacity_type",),

@@ -247,8 +247,7 @@ _ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
     "spotline.http.requests": (HTTP_STATUS,),
     "spotline.notices.acknowledged": (NOTICE_ACTION,),
     HEALTHY: (CONDITION,),
-    **CLOUD_ATTRIBUTES,
-}
+} | CLOUD_ATTRIBUTES
 
 INSTRUMENTS: Mapping[str, Instrument] = MappingProxyType(
     {

@@ -13,6 +13,7 @@ from spotline.adapters.files.geography.geography_file import read_geography
 from spotline.adapters.files.job_file import read_job_file, read_jobs, read_stated_job
 from spotline.adapters.files.pipeline_file import read_pipeline
 from spotline.adapters.files.reservations_file import add_reservations
+from spotline.adapters.files.spotline_yaml.reading import read_config
 from spotline.adapters.files.weights_file import read_weights
 from spotline.adapters.identity.instances import (
     Identity,
@@ -31,7 +32,9 @@ from spotline.adapters.web.asking import (
     asked_watch,
 )
 from spotline.application.read_model.ports import ViewRefused
+from spotline.bootstrap.clouds import cloud_of
 from spotline.contracts.errors import ConfigError, ContractError, Unauthenticated
+from spotline.domain.modes import Mode
 from tests.depth import examples
 from tests.fakes.bad_input import small_market
 from tests.fakes.mutation import changed_bytes, changed_text, only_raises
@@ -60,6 +63,12 @@ READERS = {
     "geography": (read_geography, "geography.yaml"),
     "rented geography": (read_geography, "geography-rented.yaml"),
     "reservations": (lambda path: add_reservations(MARKET, path), "reservations.yaml"),
+    "configuration": (
+        lambda path: cloud_of(
+            {}, "aws", Mode.OBSERVE, read_config(path, {"SPOTLINE_EXTERNAL_ID": "x"})
+        ),
+        "spotline.yaml",
+    ),
     "weights": (read_weights, WEIGHTS),
     "prices": (lambda path: list(read_csv(path, ["time"])), "prices.csv"),
 }
@@ -106,7 +115,7 @@ BOMBS = {
 
 
 @pytest.mark.parametrize("bomb", BOMBS)
-@pytest.mark.parametrize("reader", ["jobs", "geography", "weights"])
+@pytest.mark.parametrize("reader", ["jobs", "geography", "weights", "configuration"])
 def test_a_bomb_is_refused_without_being_read(reader, bomb, tmp_path):
     read, name = READERS[reader]
     path = tmp_path / (name if not name.startswith("{") else "weights.json")

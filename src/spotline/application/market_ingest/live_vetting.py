@@ -101,7 +101,8 @@ class LiveVetting:
             newer = said is not None and said.quote.ts_event_ns > since_ns
             if self._offerings[offering_id].reservation is not None or newer:
                 continue
-            if named in state.frozen or named in self._begun:
+            # One that is frozen for its age would thaw with the next quote that a slot shows.
+            if named in self._begun or offering_id in state.said.silent_since_ns:
                 continue
             self._begun.add(named)
             detail = f"nothing was said of {offering_id} since {utc_iso(since_ns)}: {why}"

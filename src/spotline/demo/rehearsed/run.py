@@ -230,7 +230,8 @@ def options_of(rehearsing: Rehearsing, cloud: RehearsedAws) -> SystemOptions:
         ingest=replace(paced, price_sanity=True, stale_after_s=0),
         feeds=replace(followed.feeds, silent_after_s=_silent_after_s(followed.feeds.clock)),
         market_s_per_s=pace.market_s_per_s,
-        selector=rehearsing.selector,
+        # Nobody publishes what spot there is: whoever must be in time cannot count on it.
+        selector=replace(rehearsing.selector, spot_firm=False),
         # What a lost answer left behind is ended by whoever finds it: all of it is ours.
         agreement=AgreementRules(reap=ReapRules(mode=ReapMode.REAP, accounts=accounts_of("*"))),
         outlooks=False,  # slots are too short to look ahead between them

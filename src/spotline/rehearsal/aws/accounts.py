@@ -12,7 +12,7 @@ FIRST = "default"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Role:
+class AssumableRole:
     """A role that other accounts may assume, if they say the external id."""
 
     arn: str
@@ -20,17 +20,17 @@ class Role:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Account:
+class RehearsedAccount:
     """An account: its twelve digits, the name that a market file calls it, keys and roles."""
 
     account_id: str
     name: str
     access_key_id: str
     secret_access_key: str = field(repr=False)
-    roles: tuple[Role, ...] = ()
+    roles: tuple[AssumableRole, ...] = ()
 
 
-def accounts_of(names: Iterable[str], seed: int) -> tuple[Account, ...]:
+def accounts_of(names: Iterable[str], seed: int) -> tuple[RehearsedAccount, ...]:
     """The accounts of those names, in order of their ids; keys depend on the seed alone."""
     named = sorted(set(names), key=lambda name: (name != FIRST, name))
     # Without an account of that name its number stays free: ids do not move with who else is there.
@@ -38,13 +38,13 @@ def accounts_of(names: Iterable[str], seed: int) -> tuple[Account, ...]:
     return tuple(_account(f"{number:012d}", name, seed) for number, name in enumerate(named, first))
 
 
-def _account(account_id: str, name: str, seed: int) -> Account:
+def _account(account_id: str, name: str, seed: int) -> RehearsedAccount:
     drawn = hashlib.sha256(f"{seed}:{account_id}:{name}".encode()).digest()
-    role = Role(
+    role = AssumableRole(
         arn=f"arn:aws:iam::{account_id}:role/spotline",
         external_id=base64.b32encode(drawn[10:20]).decode(),
     )
-    return Account(
+    return RehearsedAccount(
         account_id=account_id,
         name=name,
         access_key_id="AKIA" + base64.b32encode(drawn[:10]).decode(),

@@ -12,7 +12,7 @@ _GIB = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InstanceType:
+class Ec2Type:
     """One type: `memory_mib` of the machine, `gpu_memory_mib` of each GPU; `gpu` as AWS names it."""
 
     name: str
@@ -26,8 +26,8 @@ class InstanceType:
 
 def _type(
     name: str, vcpus: int, memory_gib: int, gpu: str, gpus: int, gpu_gib: int
-) -> tuple[str, InstanceType]:
-    return name, InstanceType(
+) -> tuple[str, Ec2Type]:
+    return name, Ec2Type(
         name=name,
         vcpus=vcpus,
         memory_mib=memory_gib * _GIB,
@@ -67,7 +67,7 @@ _MEMORY_MIB_PER_GPU = 61 * _GIB
 _GPU_MEMORY_GIB = {"k80": 12, "v100": 16, "a100": 40, "h100": 80, "t4": 16, "a10g": 24}
 
 
-def instance_type(name: str, gpu_model: str, gpus: int) -> InstanceType:
+def instance_type(name: str, gpu_model: str, gpus: int) -> Ec2Type:
     """What is said of a type: AWS's own numbers, or of an invented one so much for each GPU."""
     known = _TYPES.get(name)
     if known is not None and known.gpus == gpus:
@@ -75,7 +75,7 @@ def instance_type(name: str, gpu_model: str, gpus: int) -> InstanceType:
     model, _, size = gpu_model.partition("-")
     stated = size.removesuffix("gb")
     gpu_gib = int(stated) if stated.isdecimal() else _GPU_MEMORY_GIB.get(model.lower(), 16)
-    return InstanceType(
+    return Ec2Type(
         name=name,
         vcpus=_VCPUS_PER_GPU * gpus,
         memory_mib=_MEMORY_MIB_PER_GPU * gpus,

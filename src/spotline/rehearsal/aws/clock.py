@@ -9,7 +9,7 @@ from spotline.domain.market.market_clock import MarketClock
 from spotline.domain.units import NS_PER_S
 
 
-class Clock(Protocol):
+class RehearsalClock(Protocol):
     """Says what time it is, and how long to wait for a later one."""
 
     def now_ns(self) -> int:

@@ -10,11 +10,11 @@ from typing import Any
 import yaml
 
 from spotline.domain.units import MICRO_USD_PER_USD, rfc3339_of_ns
-from spotline.rehearsal.aws.accounts import Account
+from spotline.rehearsal.aws.accounts import RehearsedAccount
 from spotline.rehearsal.aws.ec2.resources import groups, subnet_of, template_of
 from spotline.rehearsal.aws.identity import CERTIFICATE
-from spotline.rehearsal.aws.places import Place
-from spotline.rehearsal.aws.world import World
+from spotline.rehearsal.aws.places import SoldPlace
+from spotline.rehearsal.aws.world import RehearsedWorld
 
 CREDENTIALS = "credentials"
 # Time that stands is no line: as good as none, until it is moved.
@@ -22,7 +22,7 @@ _STANDING_S_PER_S = 1e-9
 
 
 def write_config(
-    world: World,
+    world: RehearsedWorld,
     path: Path,
     state: Path,
     endpoint_url: str,
@@ -60,7 +60,7 @@ def write_config(
     path.write_text(text + yaml.safe_dump(said, sort_keys=False), encoding="utf-8")
 
 
-def write_credentials(world: World, state: Path) -> Path:
+def write_credentials(world: RehearsedWorld, state: Path) -> Path:
     """Write AWS's shared credentials file: the first account's are the default, each has a profile."""
     lines: list[str] = []
     for name, account in [("default", world.accounts[0])] + [
@@ -78,7 +78,7 @@ def write_credentials(world: World, state: Path) -> Path:
 
 
 def _account(
-    account: Account, first: Account, state: Path, queues: Mapping[str, str]
+    account: RehearsedAccount, first: RehearsedAccount, state: Path, queues: Mapping[str, str]
 ) -> dict[str, Any]:
     said: dict[str, Any] = {
         "name": account.name,
@@ -97,7 +97,7 @@ def _account(
     return said
 
 
-def _offerings(world: World) -> list[dict[str, Any]]:
+def _offerings(world: RehearsedWorld) -> list[dict[str, Any]]:
     """All that is sold; of a place and its reservation, one: they are the same offering of AWS."""
     said: dict[tuple[str, str, str], dict[str, Any]] = {}
     by_kind = sorted(world.places.places.values(), key=lambda place: bool(place.reservation))
@@ -107,7 +107,7 @@ def _offerings(world: World) -> list[dict[str, Any]]:
     return list(said.values())
 
 
-def _offering(world: World, place: Place) -> dict[str, Any]:
+def _offering(world: RehearsedWorld, place: SoldPlace) -> dict[str, Any]:
     group = next(
         one.name
         for one in groups(world, place.account_id, place.region).values()

@@ -39,19 +39,19 @@ from spotline.rehearsal.aws.faults import Effect, Faults, Script
 from spotline.rehearsal.aws.places import ON_DEMAND, SPOT
 from spotline.rehearsal.aws.quotas import POOLS
 from spotline.rehearsal.aws.state import PENDING, RUNNING
-from spotline.rehearsal.aws.world import World
+from spotline.rehearsal.aws.world import RehearsedWorld
 
 _Command = Callable[["Control", Mapping[str, Any]], dict[str, Any]]
 
 
-class Refused(ValueError):
+class ControlRefused(ValueError):
     """What is asked cannot be done."""
 
 
 class Control:
     """What can be done to a world, its faults and EC2's rights; `state` is its folder."""
 
-    def __init__(self, world: World, faults: Faults, ec2: Ec2, state: Path) -> None:
+    def __init__(self, world: RehearsedWorld, faults: Faults, ec2: Ec2, state: Path) -> None:
         self.world = world
         self.faults = faults
         self.ec2 = ec2
@@ -185,7 +185,7 @@ def _foreign(control: Control, said: Mapping[str, Any]) -> dict[str, Any]:
 def _advance(control: Control, said: Mapping[str, Any]) -> dict[str, Any]:
     clock = control.world.clock
     if not isinstance(clock, StandingClock):
-        raise Refused("advance needs a time that stands: start with --speed 0")
+        raise ControlRefused("advance needs a time that stands: start with --speed 0")
     clock.advance(round(_stated(said, "seconds", (int, float)) * NS_PER_S))
     now_ns = control.world.settle()
     control.world.wake()
@@ -237,7 +237,7 @@ def _commanding(control: Control, command: _Command) -> Callable[[Request], Any]
 def _object(body: bytes) -> dict[str, Any]:
     said = json.loads(body or b"{}")
     if not isinstance(said, dict):
-        raise Refused("the body must be an object")
+        raise ControlRefused("the body must be an object")
     return said
 
 

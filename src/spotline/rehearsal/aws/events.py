@@ -18,7 +18,7 @@ from typing import Any
 from spotline.rehearsal.aws.messaging import BusRule
 from spotline.rehearsal.aws.patterns import PatternError, matches, read_pattern
 from spotline.rehearsal.aws.policies import AccessRequest
-from spotline.rehearsal.aws.service import AwsError, Call
+from spotline.rehearsal.aws.service import AwsCall, AwsError
 from spotline.rehearsal.aws.sqs import Sqs
 
 _SENDER = "events.amazonaws.com"
@@ -35,7 +35,7 @@ class EventBridge:
     def __init__(self, sqs: Sqs) -> None:
         self._sqs = sqs
         self._messaging = sqs.messaging
-        self._answers: Mapping[str, Callable[[Call], Mapping[str, Any]]] = {
+        self._answers: Mapping[str, Callable[[AwsCall], Mapping[str, Any]]] = {
             "PutRule": self._put_rule,
             "DescribeRule": self._describe,
             "ListRules": self._list_rules,
@@ -47,7 +47,7 @@ class EventBridge:
             "PutEvents": self._put_events,
         }
 
-    async def answer(self, call: Call) -> Mapping[str, Any]:
+    async def answer(self, call: AwsCall) -> Mapping[str, Any]:
         """Answer a call of EventBridge."""
         answering = self._answers.get(call.operation)
         if answering is None:
@@ -107,7 +107,7 @@ class EventBridge:
         if queue.lets_send(request):
             self._sqs.deliver(queue, body, _SENDER)
 
-    def _rule(self, call: Call, name: str) -> BusRule:
+    def _rule(self, call: AwsCall, name: str) -> BusRule:
         rule = self._messaging.rules.get((call.account_id, call.region, name))
         if rule is None:
             raise AwsError(
@@ -115,7 +115,7 @@ class EventBridge:
             )
         return rule
 
-    def _put_rule(self, call: Call) -> Mapping[str, Any]:
+    def _put_rule(self, call: AwsCall) -> Mapping[str, Any]:
         params = call.params
         if "EventPattern" not in params:
             raise AwsError(
@@ -134,10 +134,10 @@ class EventBridge:
         )
         return {"RuleArn": rule.arn}
 
-    def _describe(self, call: Call) -> Mapping[str, Any]:
+    def _describe(self, call: AwsCall) -> Mapping[str, Any]:
         return _described(self._rule(call, call.params["Name"]))
 
-    def _list_rules(self, call: Call) -> Mapping[str, Any]:
+    def _list_rules(self, call: AwsCall) -> Mapping[str, Any]:
         prefix = call.params.get("NamePrefix", "")
         rules = []
         for (account_id, region, name), rule in sorted(self._messaging.rules.items()):
@@ -147,7 +147,7 @@ class EventBridge:
                 rules.append(told)
         return {"Rules": rules}
 
-    def _delete(self, call: Call) -> Mapping[str, Any]:
+    def _delete(self, call: AwsCall) -> Mapping[str, Any]:
         rule = self._messaging.rules.get((call.account_id, call.region, call.params["Name"]))
         if rule is None:
             return {}
@@ -156,7 +156,7 @@ class EventBridge:
         self._messaging.record("rule_deleted", rule.key, self._sqs.moment())
         return {}
 
-    def _put_targets(self, call: Call) -> Mapping[str, Any]:
+    def _put_targets(self, call: AwsCall) -> Mapping[str, Any]:
         rule = self._rule(call, call.params["Rule"])
         given = call.params["Targets"]
         for target in given:
@@ -180,18 +180,18 @@ class EventBridge:
         self._messaging.put_rule(replace(rule, targets=after), self._sqs.moment())
         return {"FailedEntryCount": 0, "FailedEntries": []}
 
-    def _remove_targets(self, call: Call) -> Mapping[str, Any]:
+    def _remove_targets(self, call: AwsCall) -> Mapping[str, Any]:
         rule = self._rule(call, call.params["Rule"])
         gone = set(call.params["Ids"])
         left = {name: arn for name, arn in rule.targets.items() if name not in gone}
         self._messaging.put_rule(replace(rule, targets=left), self._sqs.moment())
         return {"FailedEntryCount": 0, "FailedEntries": []}
 
-    def _list_targets(self, call: Call) -> Mapping[str, Any]:
+    def _list_targets(self, call: AwsCall) -> Mapping[str, Any]:
         rule = self._rule(call, call.params["Rule"])
         return {"Targets": [{"Id": name, "Arn": arn} for name, arn in sorted(rule.targets.items())]}
 
-    def _rules_of(self, call: Call) -> Mapping[str, Any]:
+    def _rules_of(self, call: AwsCall) -> Mapping[str, Any]:
         names = [
             name
             for (account_id, region, name), rule in sorted(self._messaging.rules.items())
@@ -200,7 +200,7 @@ class EventBridge:
         ]
         return {"RuleNames": names}
 
-    def _put_events(self, call: Call) -> Mapping[str, Any]:
+    def _put_events(self, call: AwsCall) -> Mapping[str, Any]:
         at_ns = self._sqs.moment().market_ns
         told: list[dict[str, str]] = []
         for number, entry in enumerate(call.params["Entries"]):

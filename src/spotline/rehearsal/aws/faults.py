@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Any
 
 from spotline.rehearsal.aws.drawn import uniform
-from spotline.rehearsal.aws.service import AwsError, Call, ConnectionLost, Service
+from spotline.rehearsal.aws.service import AwsCall, AwsError, ConnectionLost, Service
 
 LAUNCHES = ("CreateFleet", "RunInstances")
 LOST = "ConnectionLost"
@@ -105,7 +105,7 @@ class Script:
             if not getattr(self, name):
                 raise ValueError(f"{name} must not be empty")
 
-    def matches(self, call: Call) -> bool:
+    def matches(self, call: AwsCall) -> bool:
         """Whether it is about that call."""
         return (
             self.times > 0
@@ -114,7 +114,7 @@ class Script:
             and self.region in ("", call.region)
         )
 
-    def blow(self, call: Call) -> Blow:
+    def blow(self, call: AwsCall) -> Blow:
         """How the call fails."""
         return Blow(
             kind="SCRIPTED",
@@ -142,7 +142,7 @@ class Faults:
     struck: dict[str, int] = field(default_factory=dict)
     scripts: list[Script] = field(default_factory=list)
 
-    def strike(self, call: Call) -> Blow | None:
+    def strike(self, call: AwsCall) -> Blow | None:
         """How this call fails; None: it does not."""
         number = self.first + self.calls
         self.calls += 1
@@ -158,7 +158,7 @@ class Faults:
         return blow
 
 
-def _drawn(call: Call, drawn: float) -> Blow:
+def _drawn(call: AwsCall, drawn: float) -> Blow:
     """One of the classes that such a call can meet, each as likely as the others."""
     kinds = ["THROTTLED", "SERVER", "UNKNOWN_OUTCOME"]
     if call.operation in LAUNCHES:
@@ -177,7 +177,7 @@ def _drawn(call: Call, drawn: float) -> Blow:
     return Blow(kind=kind, code=code, of_pools=True)
 
 
-def _is_spot(call: Call) -> bool:
+def _is_spot(call: AwsCall) -> bool:
     target: Mapping[str, Any] = call.params.get("TargetCapacitySpecification", {})
     market: Mapping[str, Any] = call.params.get("InstanceMarketOptions", {})
     return "spot" in (target.get("DefaultTargetCapacityType"), market.get("MarketType"))
@@ -195,7 +195,7 @@ class Faulty:
         """The service's."""
         return self._service.name
 
-    async def answer(self, call: Call) -> Mapping[str, Any]:
+    async def answer(self, call: AwsCall) -> Mapping[str, Any]:
         """Answer as the service does, unless the call fails."""
         blow = self._faults.strike(call)
         if blow is not None and blow.effect is Effect.BEFORE:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from spotline.rehearsal.aws.drawn import hexadecimal
-from spotline.rehearsal.aws.service import AwsError, Call
+from spotline.rehearsal.aws.service import AwsCall, AwsError
 
 ACTION = "aws:ec2:send-spot-instance-interruptions"
 _RESOURCES = "aws:ec2:spot-instance"
@@ -46,7 +46,7 @@ class Fis:
         # What was made by a client token, which is made once.
         self._by_token: dict[tuple[str, str, str, str], str] = {}
 
-    async def answer(self, call: Call) -> Mapping[str, Any]:
+    async def answer(self, call: AwsCall) -> Mapping[str, Any]:
         """Answer a call of FIS."""
         answering = {
             "CreateExperimentTemplate": self._create,
@@ -59,7 +59,7 @@ class Fis:
             raise AwsError("UnknownOperationException", f"{call.operation} is not rehearsed")
         return answering(call)
 
-    def _create(self, call: Call) -> Mapping[str, Any]:
+    def _create(self, call: AwsCall) -> Mapping[str, Any]:
         params = call.params
         for name, action in params["actions"].items():
             if action["actionId"] != ACTION:
@@ -95,21 +95,21 @@ class Fis:
             }  # fmt: skip
         return {"experimentTemplate": self._templates[key]}
 
-    def _delete(self, call: Call) -> Mapping[str, Any]:
+    def _delete(self, call: AwsCall) -> Mapping[str, Any]:
         told = self._get_template(call)
         del self._templates[call.account_id, call.region, call.params["id"]]
         return told
 
-    def _get_template(self, call: Call) -> Mapping[str, Any]:
+    def _get_template(self, call: AwsCall) -> Mapping[str, Any]:
         return {"experimentTemplate": self._template(call, call.params["id"])}
 
-    def _template(self, call: Call, name: str) -> dict[str, Any]:
+    def _template(self, call: AwsCall, name: str) -> dict[str, Any]:
         template = self._templates.get((call.account_id, call.region, name))
         if template is None:
             raise _missing(f"Experiment template {name} was not found")
         return template
 
-    def _start(self, call: Call) -> Mapping[str, Any]:
+    def _start(self, call: AwsCall) -> Mapping[str, Any]:
         name = call.params["experimentTemplateId"]
         template = self._template(call, name)
         key = self._key(call, "EXP", len(self._experiments))
@@ -128,7 +128,7 @@ class Fis:
             }
         return {"experiment": self._experiments[key]}
 
-    def _run(self, call: Call, template: Mapping[str, Any]) -> str:
+    def _run(self, call: AwsCall, template: Mapping[str, Any]) -> str:
         """Interrupt what the template names; says why it could not, empty: it did."""
         for action in template["actions"].values():
             found = _DURATION.fullmatch(action["parameters"]["durationBeforeInterruption"])
@@ -141,14 +141,14 @@ class Fis:
                     return f"Target resolution returned empty set: {arn} is no spot instance here"
         return ""
 
-    def _get(self, call: Call) -> Mapping[str, Any]:
+    def _get(self, call: AwsCall) -> Mapping[str, Any]:
         name = call.params["id"]
         experiment = self._experiments.get((call.account_id, call.region, name))
         if experiment is None:
             raise _missing(f"Experiment {name} was not found")
         return {"experiment": experiment}
 
-    def _key(self, call: Call, kind: str, number: int) -> tuple[str, str, str]:
+    def _key(self, call: AwsCall, kind: str, number: int) -> tuple[str, str, str]:
         """Where a thing is that is made by this call, or was made by its client token before."""
         token = (call.account_id, call.region, kind, call.params["clientToken"])
         drawn = hexadecimal(15, self._seed, "fis", kind, number)

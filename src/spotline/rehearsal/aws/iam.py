@@ -7,7 +7,7 @@ import urllib.parse
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from spotline.rehearsal.aws.service import AwsError, Call
+from spotline.rehearsal.aws.service import AwsCall, AwsError
 from spotline.rehearsal.aws.sts import role_id
 from spotline.rehearsal.aws.wire.protocols import unknown_action
 
@@ -32,7 +32,7 @@ class Iam:
         self._roles = roles
         self._made = datetime.datetime.fromtimestamp(began_ns // 10**9, tz=datetime.UTC)
 
-    async def answer(self, call: Call) -> Mapping[str, Any]:
+    async def answer(self, call: AwsCall) -> Mapping[str, Any]:
         """Answer a call of IAM."""
         if call.operation != "GetRole":
             raise unknown_action(call.operation, "2010-05-08")

@@ -15,11 +15,11 @@ from spotline.adapters.market.parquet import read_market
 from spotline.domain.market.market import Market
 from spotline.domain.market.market_clock import MarketClock
 from spotline.rehearsal.aws.accounts import accounts_of
-from spotline.rehearsal.aws.clock import Clock, RunningClock, StandingClock
+from spotline.rehearsal.aws.clock import RehearsalClock, RunningClock, StandingClock
 from spotline.rehearsal.aws.places import Places
 from spotline.rehearsal.aws.state_log import BrokenLog, StateLog, records_of
 from spotline.rehearsal.aws.weather import ORDINARY, Weather
-from spotline.rehearsal.aws.world import World
+from spotline.rehearsal.aws.world import RehearsedWorld
 
 LOG, MARKET = "state.jsonl", "market.parquet"
 
@@ -41,7 +41,7 @@ class Making:
 @contextmanager
 def opened(
     state: Path, making: Making, market: Path | None = None
-) -> Iterator[tuple[World, Making]]:
+) -> Iterator[tuple[RehearsedWorld, Making]]:
     """Open a world on its folder; closes its log at the end.
 
     A world that is there goes on as it was made: `making` and `market` are of a new one.
@@ -73,7 +73,7 @@ def opened(
     else:
         clock = _clock(traded, making)
     with StateLog(state / LOG) as log:
-        world = World(
+        world = RehearsedWorld(
             _places(traded, making),
             accounts_of((offering.account for offering in traded.offerings), making.seed),
             clock,
@@ -113,7 +113,7 @@ def _places(market: Market, making: Making) -> Places:
     return Places(market, ids, making.weather, making.seed)
 
 
-def _clock(market: Market, making: Making) -> Clock:
+def _clock(market: Market, making: Making) -> RehearsalClock:
     if making.market_s_per_s == 0:
         return StandingClock(market.start_ns)
     return RunningClock(
@@ -125,7 +125,7 @@ def _clock(market: Market, making: Making) -> Clock:
     )
 
 
-def _clock_again(first: Mapping[str, Any], making: Making, at_ns: int) -> Clock:
+def _clock_again(first: Mapping[str, Any], making: Making, at_ns: int) -> RehearsalClock:
     """A cloud does not wait for us: its time went on, but for one that is moved by hand."""
     if making.market_s_per_s == 0:
         return StandingClock(at_ns)

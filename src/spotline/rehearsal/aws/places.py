@@ -20,7 +20,7 @@ SPOT, ON_DEMAND = "spot", "on-demand"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class SoldPlace:
     """One offering of the file, as AWS would see it.
 
     `reservation` is the id of the capacity reservation that it is, empty for what anybody may buy;
@@ -48,7 +48,7 @@ class Places:
     ) -> None:
         # AWS tells times to the second: so do we, and nothing is lost between log and answer.
         self.market = market.beginning_at(market.start_ns // NS_PER_S * NS_PER_S)
-        self.places: dict[str, Place] = {}
+        self.places: dict[str, SoldPlace] = {}
         self._columns: dict[str, int] = {}
         self._counts: dict[tuple[str, str], IntArray] = {}
         # Slots that open with another spot count than the one before.
@@ -56,7 +56,7 @@ class Places:
         for column, offering in enumerate(self.market.offerings):
             held = offering.reservation
             name = offering.offering_id
-            self.places[name] = Place(
+            self.places[name] = SoldPlace(
                 offering_id=name,
                 account_id=account_ids[offering.account],
                 region=offering.region,

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from spotline.rehearsal.aws.pages import page_of
-from spotline.rehearsal.aws.service import AwsError, Call
+from spotline.rehearsal.aws.service import AwsCall, AwsError
 
 # The Price List Query API's endpoints of the commercial partition:
 # https://docs.aws.amazon.com/general/latest/gr/billing.html
@@ -73,7 +73,7 @@ class Pricing:
         self._listed = listed
         self._now_ns = now_ns
 
-    async def answer(self, call: Call) -> Mapping[str, Any]:
+    async def answer(self, call: AwsCall) -> Mapping[str, Any]:
         """Answer a call of the Price List."""
         if call.region not in REGIONS:
             raise AwsError(
@@ -89,7 +89,7 @@ class Pricing:
             raise AwsError("InvalidParameterException", "FormatVersion must be aws_v1")
         return self._products(call)
 
-    def _products(self, call: Call) -> Mapping[str, Any]:
+    def _products(self, call: AwsCall) -> Mapping[str, Any]:
         published = datetime.datetime.fromtimestamp(self._now_ns() // 10**9, tz=datetime.UTC)
         filters = call.params.get("Filters", ())
         found = [

@@ -13,7 +13,7 @@ from spotline.rehearsal.aws.state import (
     RUNNING,
     SHUTTING_DOWN,
     TERMINATED,
-    Instance,
+    Ec2Instance,
     State,
 )
 from spotline.rehearsal.aws.weather import Weather
@@ -103,7 +103,7 @@ def free_at(
 
 def surplus(
     state: State, places: Places, offering_id: str, at_ns: int, *, seed: int
-) -> list[Instance]:
+) -> list[Ec2Instance]:
     """Spot instances beyond what a place has at a time, without notice so far, as EC2 picks them."""
     living = [one for one in state.living(offering_id, SPOT) if not one.taken_ns]
     living.sort(key=lambda instance: uniform(seed, "picked", instance.instance_id))

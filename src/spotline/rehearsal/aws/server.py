@@ -24,7 +24,7 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from spotline.rehearsal.aws.imds import MetadataService
-from spotline.rehearsal.aws.service import AwsError, Call, ConnectionLost, Registry
+from spotline.rehearsal.aws.service import AwsCall, AwsError, ConnectionLost, Registry
 from spotline.rehearsal.aws.wire import protocols, signing
 from spotline.rehearsal.aws.wire.models import ServiceDescription, by_signing_name, describe
 from spotline.rehearsal.aws.wire.rest import WireRequest
@@ -107,7 +107,7 @@ class AwsFront:
                     query=signed.query,
                 ),
             )
-            call = Call(
+            call = AwsCall(
                 service=service.name,
                 operation=operation.name,
                 params=params,

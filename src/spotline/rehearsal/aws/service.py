@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
+class AwsCall:
     """One request, as its service's model reads it.
 
     Parameters
@@ -63,7 +63,7 @@ class Service(Protocol):
         """As botocore names it."""
         ...
 
-    async def answer(self, call: Call) -> Mapping[str, Any]:
+    async def answer(self, call: AwsCall) -> Mapping[str, Any]:
         """The output shape's members by name.
 
         Raises

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 from spotline.rehearsal.aws.pages import page_of
-from spotline.rehearsal.aws.service import AwsError, Call
+from spotline.rehearsal.aws.service import AwsCall, AwsError
 
 _SERVICE_CODE = "ec2"
 _SERVICE_NAME = "Amazon Elastic Compute Cloud (Amazon EC2)"
@@ -49,7 +49,7 @@ class ServiceQuotas:
     def __init__(self, quotas: Callable[[str, str], Iterable[AppliedQuota]]) -> None:
         self._quotas = quotas
 
-    async def answer(self, call: Call) -> Mapping[str, Any]:
+    async def answer(self, call: AwsCall) -> Mapping[str, Any]:
         """Answer a call of Service Quotas."""
         if call.params.get("ServiceCode", _SERVICE_CODE) != _SERVICE_CODE:
             raise AwsError(
@@ -67,7 +67,7 @@ class ServiceQuotas:
             return self._list(call, applied=False)
         raise AwsError("UnknownOperationException", f"{call.operation} is not rehearsed")
 
-    def _one(self, call: Call, *, applied: bool) -> Mapping[str, Any]:
+    def _one(self, call: AwsCall, *, applied: bool) -> Mapping[str, Any]:
         wanted = call.params["QuotaCode"]
         for quota in self._quotas(call.account_id, call.region):
             if quota.code == wanted:
@@ -77,7 +77,7 @@ class ServiceQuotas:
             "The request failed because the specified quota does not exist in the requested service",
         )
 
-    def _list(self, call: Call, *, applied: bool) -> Mapping[str, Any]:
+    def _list(self, call: AwsCall, *, applied: bool) -> Mapping[str, Any]:
         told = [
             _told(call, quota, applied=applied)
             for quota in sorted(
@@ -91,7 +91,7 @@ class ServiceQuotas:
         return {"Quotas": page, **({"NextToken": following} if following else {})}
 
 
-def _told(call: Call, quota: AppliedQuota, *, applied: bool) -> dict[str, Any]:
+def _told(call: AwsCall, quota: AppliedQuota, *, applied: bool) -> dict[str, Any]:
     owner = call.account_id if applied else ""
     return {
         "ServiceCode": _SERVICE_CODE,

@@ -16,7 +16,7 @@ from spotline.rehearsal.aws.queues import (
     RehearsedQueue,
     check_attribute,
 )
-from spotline.rehearsal.aws.service import AwsError, Call
+from spotline.rehearsal.aws.service import AwsCall, AwsError
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,80}")
 _MOST_MESSAGES = 10
@@ -55,7 +55,7 @@ class Sqs:
         self.base_url = base_url
         self._arrived = asyncio.Event()
         self._closed = False
-        self._answers: Mapping[str, Callable[[Call], Mapping[str, Any]]] = {
+        self._answers: Mapping[str, Callable[[AwsCall], Mapping[str, Any]]] = {
             "CreateQueue": self._create,
             "DeleteQueue": self._delete_queue,
             "GetQueueUrl": self._url,
@@ -69,7 +69,7 @@ class Sqs:
             "PurgeQueue": self._purge,
         }
 
-    async def answer(self, call: Call) -> Mapping[str, Any]:
+    async def answer(self, call: AwsCall) -> Mapping[str, Any]:
         """Answer a call of SQS."""
         if call.operation == "ReceiveMessage":
             return await self._receive(call)
@@ -148,7 +148,7 @@ class Sqs:
         """Now."""
         return QueueMoment(market_ns=self._now_ns(), wall_ns=self._wall_ns())
 
-    def _queue(self, call: Call) -> RehearsedQueue:
+    def _queue(self, call: AwsCall) -> RehearsedQueue:
         """The queue that a call's URL names; its region is that of the call's signature."""
         url: str = call.params["QueueUrl"]
         account_id, name = url.split("/")[-2:] if url.count("/") >= 2 else ("", url)
@@ -160,13 +160,13 @@ class Sqs:
             )
         return self._named(call, name)
 
-    def _named(self, call: Call, name: str) -> RehearsedQueue:
+    def _named(self, call: AwsCall, name: str) -> RehearsedQueue:
         queue = self.messaging.queues.get((call.account_id, call.region, name))
         if queue is None:
             raise AwsError("QueueDoesNotExist", "The specified queue does not exist.")
         return queue
 
-    def _create(self, call: Call) -> Mapping[str, Any]:
+    def _create(self, call: AwsCall) -> Mapping[str, Any]:
         given = call.params.get("Attributes", {})
         return {
             "QueueUrl": self.url(
@@ -174,15 +174,15 @@ class Sqs:
             )
         }
 
-    def _delete_queue(self, call: Call) -> Mapping[str, Any]:
+    def _delete_queue(self, call: AwsCall) -> Mapping[str, Any]:
         queue = self._queue(call)
         self.messaging.record("queue_deleted", queue.key, self.moment())
         return {}
 
-    def _url(self, call: Call) -> Mapping[str, Any]:
+    def _url(self, call: AwsCall) -> Mapping[str, Any]:
         return {"QueueUrl": self.url(self._named(call, call.params["QueueName"]))}
 
-    def _list(self, call: Call) -> Mapping[str, Any]:
+    def _list(self, call: AwsCall) -> Mapping[str, Any]:
         prefix = call.params.get("QueueNamePrefix", "")
         urls = [
             self.url(queue)
@@ -191,13 +191,13 @@ class Sqs:
         ]
         return {"QueueUrls": urls} if urls else {}
 
-    def _get_attributes(self, call: Call) -> Mapping[str, Any]:
+    def _get_attributes(self, call: AwsCall) -> Mapping[str, Any]:
         described = self._queue(call).described(
             call.params.get("AttributeNames", ()), self.moment()
         )
         return {"Attributes": described} if described else {}
 
-    def _set_attributes(self, call: Call) -> Mapping[str, Any]:
+    def _set_attributes(self, call: AwsCall) -> Mapping[str, Any]:
         queue = self._queue(call)
         given = {
             name: check_attribute(name, value) for name, value in call.params["Attributes"].items()
@@ -205,7 +205,7 @@ class Sqs:
         self.messaging.record("attributes", queue.key, self.moment(), attributes=given)
         return {}
 
-    def _send(self, call: Call) -> Mapping[str, Any]:
+    def _send(self, call: AwsCall) -> Mapping[str, Any]:
         for name in ("MessageAttributes", "MessageSystemAttributes", "MessageGroupId"):
             if name in call.params:
                 raise AwsError("UnsupportedOperation", f"{name} are not rehearsed")
@@ -216,7 +216,7 @@ class Sqs:
         message = self._take(self._queue(call), body, call.access_key, delay)
         return {"MessageId": message.message_id, "MD5OfMessageBody": _md5(body)}
 
-    async def _receive(self, call: Call) -> Mapping[str, Any]:
+    async def _receive(self, call: AwsCall) -> Mapping[str, Any]:
         queue = self._queue(call)
         most = _within(call, "MaxNumberOfMessages", 1, _MOST_MESSAGES, 1)
         wait_s = _within(
@@ -244,11 +244,11 @@ class Sqs:
         # Of nothing there is no member at all, not an empty list.
         return {"Messages": [_told(message, wanted) for message in taken]} if taken else {}
 
-    def _delete(self, call: Call) -> Mapping[str, Any]:
+    def _delete(self, call: AwsCall) -> Mapping[str, Any]:
         self._forget(self._queue(call), call.params["ReceiptHandle"])
         return {}
 
-    def _delete_batch(self, call: Call) -> Mapping[str, Any]:
+    def _delete_batch(self, call: AwsCall) -> Mapping[str, Any]:
         queue = self._queue(call)
         entries = call.params["Entries"]
         ids = [entry["Id"] for entry in entries]
@@ -279,20 +279,20 @@ class Sqs:
                 )
         return {"Successful": done, "Failed": failed}
 
-    def _change_visibility(self, call: Call) -> Mapping[str, Any]:
+    def _change_visibility(self, call: AwsCall) -> Mapping[str, Any]:
         seconds = _within(call, "VisibilityTimeout", 0, _MOST_HIDDEN_S, 0)
         queue = self._queue(call)
         queue.change_visibility(call.params["ReceiptHandle"], seconds, self.moment())
         return {}
 
-    def _purge(self, call: Call) -> Mapping[str, Any]:
+    def _purge(self, call: AwsCall) -> Mapping[str, Any]:
         queue = self._queue(call)
         queue.check_purge(self.moment())
         self.messaging.record("purged", queue.key, self.moment())
         return {}
 
 
-def _within(call: Call, name: str, least: int, most: int, default: int) -> int:
+def _within(call: AwsCall, name: str, least: int, most: int, default: int) -> int:
     value: int = call.params.get(name, default)
     if not least <= value <= most:
         raise AwsError(

@@ -18,7 +18,7 @@ Record = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Instance:
+class Ec2Instance:
     """An instance, as it is now. Times are market time; 0: not yet, or never.
 
     Parameters
@@ -105,9 +105,9 @@ class Token:
 class State:
     """All that the records say so far."""
 
-    instances: dict[str, Instance] = field(default_factory=dict)
+    instances: dict[str, Ec2Instance] = field(default_factory=dict)
     # Those that are not terminated: what still happens, happens to them.
-    here: dict[str, Instance] = field(default_factory=dict)
+    here: dict[str, Ec2Instance] = field(default_factory=dict)
     tokens: dict[tuple[str, str, str], Token] = field(default_factory=dict)
     # Counts that were set by hand, by offering and lifecycle.
     counts: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -125,7 +125,7 @@ class State:
         self.at_ns = max(self.at_ns, int(record["at_ns"]))
         self.records += 1
 
-    def put(self, instance: Instance) -> None:
+    def put(self, instance: Ec2Instance) -> None:
         """Let an instance be as it is given."""
         self.instances[instance.instance_id] = instance
         if instance.state == TERMINATED:
@@ -133,7 +133,7 @@ class State:
         else:
             self.here[instance.instance_id] = instance
 
-    def living(self, offering_id: str, lifecycle: str) -> Iterator[Instance]:
+    def living(self, offering_id: str, lifecycle: str) -> Iterator[Ec2Instance]:
         """Instances of a place that are pending or running."""
         for instance in self.here.values():
             if (
@@ -144,13 +144,13 @@ class State:
                 yield instance
 
 
-def written(instance: Instance) -> dict[str, Any]:
+def written(instance: Ec2Instance) -> dict[str, Any]:
     """An instance as a record holds it."""
     return asdict(instance)
 
 
-def _instance(entry: Mapping[str, Any]) -> Instance:
-    return Instance(**{**entry, "told_ns": tuple(entry["told_ns"])})
+def _instance(entry: Mapping[str, Any]) -> Ec2Instance:
+    return Ec2Instance(**{**entry, "told_ns": tuple(entry["told_ns"])})
 
 
 def _started(state: State, record: Record) -> None:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from spotline.rehearsal.aws.service import AwsError, Call
+from spotline.rehearsal.aws.service import AwsCall, AwsError
 from spotline.rehearsal.aws.wire.protocols import unknown_action
 from spotline.rehearsal.aws.wire.signing import Credentials
 
@@ -156,7 +156,7 @@ class Sts:
         self._roles = {role.arn: role for role in roles}
         self._wall_ns = wall_ns
 
-    async def answer(self, call: Call) -> Mapping[str, Any]:
+    async def answer(self, call: AwsCall) -> Mapping[str, Any]:
         """Answer a call of STS."""
         if call.operation == "GetCallerIdentity":
             return self._who(call)
@@ -164,11 +164,11 @@ class Sts:
             return self._assume(call)
         raise unknown_action(call.operation, "2011-06-15")
 
-    def _who(self, call: Call) -> Mapping[str, Any]:
+    def _who(self, call: AwsCall) -> Mapping[str, Any]:
         caller = self._keys.owner(call.access_key)
         return {"UserId": caller.user_id, "Account": caller.account_id, "Arn": caller.arn}
 
-    def _assume(self, call: Call) -> Mapping[str, Any]:
+    def _assume(self, call: AwsCall) -> Mapping[str, Any]:
         wanted = call.params["RoleArn"]
         role = self._roles.get(wanted)
         allowed = (

@@ -27,11 +27,17 @@ from spotline.rehearsal.aws.server import serve
 from spotline.rehearsal.aws.service import Registry, Service
 from spotline.rehearsal.aws.service_quotas import ServiceQuotas
 from spotline.rehearsal.aws.sqs import Sqs
-from spotline.rehearsal.aws.state import RUNNING, SHUTTING_DOWN, TERMINATED, Instance
+from spotline.rehearsal.aws.state import RUNNING, SHUTTING_DOWN, TERMINATED, Ec2Instance
 from spotline.rehearsal.aws.state_log import StateLog, records_of
 from spotline.rehearsal.aws.sts import RehearsedKeys, RehearsedRole, Sts
 from spotline.rehearsal.aws.wire.signing import Credentials
-from spotline.rehearsal.aws.world import INTERRUPTION, REBALANCE, STATE_CHANGE, Event, World
+from spotline.rehearsal.aws.world import (
+    INTERRUPTION,
+    REBALANCE,
+    STATE_CHANGE,
+    Event,
+    RehearsedWorld,
+)
 
 QUEUE = "spotline-interruptions"
 """The queue, and the rule that fills it, in each region of each account."""
@@ -100,7 +106,7 @@ class ServedWorld:
 class _Around:
     """The parts around EC2, wired to a world."""
 
-    world: World
+    world: RehearsedWorld
     options: ServingOptions
     sqs: Sqs
     bridge: EventBridge
@@ -120,7 +126,7 @@ class _Around:
         )
         self.bridge.emit(said)
 
-    def take_change(self, instance: Instance, change: str, at_ns: int) -> None:
+    def take_change(self, instance: Ec2Instance, change: str, at_ns: int) -> None:
         if self.processes is None or instance.foreign:
             return
         if change == RUNNING:
@@ -146,7 +152,7 @@ class _Around:
 
 @contextlib.asynccontextmanager
 async def served(
-    world: World,
+    world: RehearsedWorld,
     ec2: Service,
     options: ServingOptions,
     *,
@@ -212,7 +218,7 @@ async def served(
 
 
 def _services(
-    world: World, ec2: Service, around: _Around, wrap: Callable[[Service], Service]
+    world: RehearsedWorld, ec2: Service, around: _Around, wrap: Callable[[Service], Service]
 ) -> Registry:
     services = Registry()
     services.add(ec2)
@@ -267,7 +273,9 @@ def stand_up_queue(sqs: Sqs, bridge: EventBridge, account_id: str, region: str) 
     bridge.put_rule(rule)
 
 
-def interrupt_spot(world: World, where: tuple[str, str], instance_id: str, lead_s: float) -> bool:
+def interrupt_spot(
+    world: RehearsedWorld, where: tuple[str, str], instance_id: str, lead_s: float
+) -> bool:
     """Interrupt a spot instance of an account and region; False: it is none that runs there."""
     world.settle()
     instance = world.state.instances.get(instance_id)
@@ -283,7 +291,7 @@ def interrupt_spot(world: World, where: tuple[str, str], instance_id: str, lead_
     return True
 
 
-def listed_types(world: World) -> Iterator[ListedType]:
+def listed_types(world: RehearsedWorld) -> Iterator[ListedType]:
     """What the Price List says now: one price of each type and region.
 
     A market file may have several, by zone and account, where AWS has one: the dearest is listed.
@@ -310,7 +318,7 @@ def listed_types(world: World) -> Iterator[ListedType]:
     yield from (dearest[key] for key in sorted(dearest))
 
 
-def user_data_of(instance: Instance, of_template: str) -> bytes:
+def user_data_of(instance: Ec2Instance, of_template: str) -> bytes:
     """What an instance is given: by its own request, else by its launch template."""
     try:
         return base64.b64decode(instance.user_data or of_template)
@@ -320,7 +328,7 @@ def user_data_of(instance: Instance, of_template: str) -> bytes:
 
 
 def metadata_of_instance(
-    world: World, of_template: str, instance_id: str
+    world: RehearsedWorld, of_template: str, instance_id: str
 ) -> InstanceMetadata | None:
     """What an instance is told of itself; None: there is none that could ask."""
     world.settle()
@@ -347,7 +355,7 @@ def metadata_of_instance(
     )
 
 
-def _around(world: World, options: ServingOptions, messaging: Messaging) -> _Around:
+def _around(world: RehearsedWorld, options: ServingOptions, messaging: Messaging) -> _Around:
     secret = hashlib.sha256(
         "|".join(account.secret_access_key for account in world.accounts).encode()
     ).digest()
@@ -366,7 +374,7 @@ def _around(world: World, options: ServingOptions, messaging: Messaging) -> _Aro
     )
 
 
-def _owners(world: World) -> Iterator[Credentials]:
+def _owners(world: RehearsedWorld) -> Iterator[Credentials]:
     for account in world.accounts:
         yield Credentials(
             access_key=account.access_key_id,
@@ -377,11 +385,11 @@ def _owners(world: World) -> Iterator[Credentials]:
         )
 
 
-def _role_arns(world: World, account_id: str) -> tuple[str, ...]:
+def _role_arns(world: RehearsedWorld, account_id: str) -> tuple[str, ...]:
     return tuple(role.arn for role in world.account(account_id).roles)
 
 
-def _roles(world: World) -> Iterator[RehearsedRole]:
+def _roles(world: RehearsedWorld) -> Iterator[RehearsedRole]:
     for account in world.accounts:
         for role in account.roles:
             yield RehearsedRole(arn=role.arn, external_id=role.external_id)

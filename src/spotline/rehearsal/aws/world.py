@@ -8,7 +8,7 @@ For the other services of the rehearsal:
   emits it: a late one late, a double one twice, a missing one never. Delivery is not drawn here.
 - `world.on_instance(listener)`: `listener(instance, change, at_ns)` is called as an instance becomes
   `pending`, `running`, `recommended`, `noticed`, `shutting-down` or `terminated`; `instance` is a
-  frozen `Instance` as it is then. One of before a restart is not told of again: see
+  frozen `Ec2Instance` as it is then. One of before a restart is not told of again: see
   `world.state.instances` for what there is. While `noticed_ns` is set and `in_metadata`, the metadata
   of an instance have its `spot/instance-action` with the time `taken_ns`.
 - `world.run()` is a task that lets scheduled things happen; `world.settle()` does so up to now and
@@ -26,17 +26,17 @@ from typing import Any
 
 from spotline.domain.units import NS_PER_S
 from spotline.rehearsal.aws import schedule
-from spotline.rehearsal.aws.accounts import Account
-from spotline.rehearsal.aws.catalog import InstanceType, instance_type
-from spotline.rehearsal.aws.clock import Clock
+from spotline.rehearsal.aws.accounts import RehearsedAccount
+from spotline.rehearsal.aws.catalog import Ec2Type, instance_type
+from spotline.rehearsal.aws.clock import RehearsalClock
 from spotline.rehearsal.aws.drawn import between
-from spotline.rehearsal.aws.places import SPOT, Place, Places
+from spotline.rehearsal.aws.places import SPOT, Places, SoldPlace
 from spotline.rehearsal.aws.quotas import POOLS, Quota, pool_of
 from spotline.rehearsal.aws.schedule import Happening, Warned, next_happening
 from spotline.rehearsal.aws.state import (
     PENDING,
     SHUTTING_DOWN,
-    Instance,
+    Ec2Instance,
     Record,
     State,
     written,
@@ -70,17 +70,17 @@ class Event:
 
 
 EventListener = Callable[[Event], None]
-InstanceListener = Callable[[Instance, str, int], None]
+InstanceListener = Callable[[Ec2Instance, str, int], None]
 
 
-class World:
+class RehearsedWorld:
     """One rehearsed cloud. Its state changes by records only, and each is in the log first."""
 
     def __init__(
         self,
         places: Places,
-        accounts: Iterable[Account],
-        clock: Clock,
+        accounts: Iterable[RehearsedAccount],
+        clock: RehearsalClock,
         log: StateLog,
         *,
         weather: Weather,
@@ -166,11 +166,11 @@ class World:
 
     # --- what there is --------------------------------------------------------------------------
 
-    def account(self, account_id: str) -> Account:
+    def account(self, account_id: str) -> RehearsedAccount:
         """The account of that id; raises KeyError."""
         return next(one for one in self.accounts if one.account_id == account_id)
 
-    def offered(self, account_id: str, region: str) -> list[Place]:
+    def offered(self, account_id: str, region: str) -> list[SoldPlace]:
         """What is sold in a region of an account, reservations among it, in order of the file."""
         return [
             place
@@ -178,7 +178,7 @@ class World:
             if place.account_id == account_id and place.region == region
         ]
 
-    def type_of(self, offering_id: str) -> InstanceType:
+    def type_of(self, offering_id: str) -> Ec2Type:
         """The instance type of a place."""
         place = self.places.places[offering_id]
         return instance_type(place.instance_type, place.gpu_model, place.gpus)
@@ -215,7 +215,7 @@ class World:
         self.state.apply(record)
         self._changed.set()
 
-    def launch(self, instances: list[Instance], token: Mapping[str, Any] | None) -> None:
+    def launch(self, instances: list[Ec2Instance], token: Mapping[str, Any] | None) -> None:
         """Have new instances, and the token they were asked for by, in one record."""
         at_ns = self.now_ns()
         self.record("launched", at_ns, instances=[written(one) for one in instances], token=token)
@@ -306,7 +306,7 @@ class World:
         )
         self._instance_changed(instance_id, SHUTTING_DOWN, at_ns)
 
-    def _tell_at(self, instance: Instance, after_ns: int) -> None:
+    def _tell_at(self, instance: Ec2Instance, after_ns: int) -> None:
         for told_ns in instance.told_ns:
             if told_ns > after_ns:
                 self._told += 1
@@ -333,7 +333,7 @@ class World:
 
     def _emit(
         self,
-        instance: Instance,
+        instance: Ec2Instance,
         detail_type: str,
         detail: Mapping[str, Any],
         resource: str,

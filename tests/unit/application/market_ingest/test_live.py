@@ -286,6 +286,25 @@ def test_a_feed_that_does_not_answer_stops_new_spot_until_it_answers_again():
     assert len(live.of(BuyingFrozen)) == 1
 
 
+def test_a_dead_feed_stops_new_spot_though_its_quotes_were_too_old_before():
+    live = Live()
+    live.say(quote(0))
+    live.open()
+    for _ in range(200):
+        live.open()
+    assert live.of(BuyingFrozen)
+    # It has spoken since, of a slot that is still to open, and then no more.
+    live.say(quote(0, after_s=202 * SLOT_S))
+    begun = len(live.of(BuyingFrozen))
+
+    live.record(*live.vetting.unanswered(START_NS + 203 * SLOT_NS))
+    for _ in range(3):
+        live.open()
+
+    assert len(live.of(BuyingFrozen)) == begun + 1
+    assert not [event for event in live.of(BuyingUnfrozen) if event.freeze_id.endswith(FIRST)]
+
+
 def test_a_silence_outlasts_a_restart_and_ends_when_the_feed_answers_the_next_process():
     live = Live()
     live.say(quote(0))

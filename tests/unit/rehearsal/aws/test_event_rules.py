@@ -11,7 +11,7 @@ from spotline.rehearsal.aws.events import EventBridge, envelope
 from spotline.rehearsal.aws.messaging import BusRule, Messaging
 from spotline.rehearsal.aws.patterns import PatternError, matches, read_pattern
 from spotline.rehearsal.aws.policies import AccessRequest, allows, read_policy
-from spotline.rehearsal.aws.service import AwsError, Call
+from spotline.rehearsal.aws.service import AwsCall, AwsError
 from spotline.rehearsal.aws.sqs import Sqs
 
 WARNING = envelope(
@@ -171,7 +171,7 @@ def test_event_goes_nowhere_else(policy, rule):
 
 
 def asked(bridge, operation, **params):
-    call = Call(
+    call = AwsCall(
         service="events", operation=operation, params=params, region="us-east-1",
         account_id="000000000001", access_key="AKIA", request_id="id",
     )  # fmt: skip

@@ -8,7 +8,7 @@ import pytest
 
 from spotline.rehearsal.aws.events import EventBridge
 from spotline.rehearsal.aws.messaging import Messaging
-from spotline.rehearsal.aws.service import Call
+from spotline.rehearsal.aws.service import AwsCall
 from spotline.rehearsal.aws.sqs import Sqs
 from spotline.rehearsal.aws.state_log import BrokenLog, StateLog, records_of
 
@@ -27,7 +27,7 @@ class Served:
         self.services = {"sqs": self.sqs, "events": EventBridge(self.sqs)}
 
     def ask(self, service, operation, **params):
-        call = Call(
+        call = AwsCall(
             service=service, operation=operation, params=params, region="us-east-1",
             account_id="000000000001", access_key="AKIA", request_id="id",
         )  # fmt: skip

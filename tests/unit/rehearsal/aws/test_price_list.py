@@ -8,7 +8,7 @@ import json
 import pytest
 
 from spotline.rehearsal.aws.pricing import ListedType, Pricing, location_of
-from spotline.rehearsal.aws.service import AwsError, Call
+from spotline.rehearsal.aws.service import AwsCall, AwsError
 from spotline.rehearsal.aws.wire.models import describe, unfitting
 
 LISTED = [
@@ -34,7 +34,7 @@ ALL = {
 
 def asked(region="us-east-1", operation="GetProducts", **params):
     pricing = Pricing(lambda: LISTED, now_ns=lambda: 1_700_000_000 * 10**9)
-    call = Call(
+    call = AwsCall(
         service="pricing", operation=operation, params={"ServiceCode": "AmazonEC2", **params},
         region=region, account_id="000000000001", access_key="AKIA", request_id="id",
     )  # fmt: skip

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from spotline.rehearsal.aws.faults import Effect, Faults, Faulty, Script
-from spotline.rehearsal.aws.service import AwsError, Call, ConnectionLost
+from spotline.rehearsal.aws.service import AwsCall, AwsError, ConnectionLost
 from tests.fakes.rehearsed_ec2 import ACCOUNT, OTHER, codes_of, ids_of, rehearsed_ec2, rough
 
 CLASSES = {"NO_CAPACITY", "QUOTA", "NETWORK", "THROTTLED", "SERVER", "UNKNOWN_OUTCOME"}
@@ -17,8 +17,8 @@ def rig(tmp_path):
         yield made
 
 
-def made_call(operation, service="ec2", **params) -> Call:
-    return Call(
+def made_call(operation, service="ec2", **params) -> AwsCall:
+    return AwsCall(
         service=service, operation=operation, params=params, region="r", account_id=ACCOUNT,
         access_key="k", request_id="q",
     )  # fmt: skip

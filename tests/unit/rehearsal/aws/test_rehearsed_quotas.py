@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from spotline.rehearsal.aws.service import AwsError, Call
+from spotline.rehearsal.aws.service import AwsCall, AwsError
 from spotline.rehearsal.aws.service_quotas import ServiceQuotas
 from spotline.rehearsal.aws.wire.models import describe, unfitting
 
@@ -30,7 +30,7 @@ def quotas_of(account_id, region):
 
 
 def asked(operation, **params):
-    call = Call(
+    call = AwsCall(
         service="service-quotas", operation=operation, params={"ServiceCode": "ec2", **params},
         region="us-east-1", account_id="000000000001", access_key="AKIA", request_id="id",
     )  # fmt: skip

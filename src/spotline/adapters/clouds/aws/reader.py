@@ -6,7 +6,7 @@ import asyncio
 import re
 from typing import Any
 
-from spotline.adapters.clouds.aws.api import AwsPlace, BotoApi
+from spotline.adapters.clouds.aws.api import AwsApi, AwsPlace, BotoApi
 from spotline.adapters.clouds.aws.calling import Answer, CallRefused
 from spotline.adapters.clouds.aws.calls import Calls
 from spotline.adapters.clouds.aws.errors import AwsRefused, NoAnswer, NotReached
@@ -31,17 +31,13 @@ def method_name(operation: str) -> str:
 class ApiReader:
     """Implements `AwsReader` with boto3; makes no calls but those it is given.
 
-    Raises
-    ------
-    ConfigError
-        boto3 is not installed.
+    Connections are opened by the first call, and by the first one after `close`.
     """
 
     def __init__(self, settings: AwsSettings, calls: Calls) -> None:
-        self._api = BotoApi(
-            settings,
-            {service: tuple(map(method_name, names)) for service, names in calls.items()},
-        )
+        self._settings = settings
+        self._calls = {service: tuple(map(method_name, names)) for service, names in calls.items()}
+        self._opened: AwsApi | None = None
 
     async def call(
         self, account: str, region: str, service: str, operation: str, **params: Any
@@ -49,7 +45,9 @@ class ApiReader:
         """As `AwsReader.call`; what only reads is asked again, a few times, where AWS is unwell."""
         place, name = AwsPlace(account, region), method_name(operation)
         reads = operation.startswith(_READS)
-        ask = self._api.read if reads else self._api.call
+        if self._opened is None:
+            self._opened = BotoApi(self._settings, self._calls)
+        ask = self._opened.read if reads else self._opened.call
         for wait_s in (*(_WAITS_S if reads else ()), 0.0):
             try:
                 return await ask(place, service, name, **params)
@@ -63,8 +61,10 @@ class ApiReader:
         raise InvariantViolation(f"{operation} was neither answered nor refused")
 
     def close(self) -> None:
-        """Close the connections."""
-        self._api.close()
+        """Close the connections, if there are any."""
+        if self._opened is not None:
+            self._opened.close()
+            self._opened = None
 
 
 def _told(operation: str, error: AwsRefused) -> ProviderUnavailable:

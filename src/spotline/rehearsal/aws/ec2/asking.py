@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 from spotline.domain.units import NS_PER_S, ns_from_datetime
-from spotline.rehearsal.aws.service import AwsError, Call
+from spotline.rehearsal.aws.service import AwsCall, AwsError
 
 Item = TypeVar("Item")
 Params = Mapping[str, Any]
@@ -47,7 +47,7 @@ def unsupported(message: str) -> AwsError:
     return AwsError("UnsupportedOperation", f"{message} (not in this rehearsal)")
 
 
-def dry_run(call: Call) -> None:
+def dry_run(call: AwsCall) -> None:
     """End a dry run: who got here has the right."""
     if call.params.get("DryRun"):
         raise AwsError(

@@ -7,8 +7,8 @@ from typing import Any
 from spotline.domain.units import NS_PER_S
 from spotline.rehearsal.aws.ec2.asking import Fields, moment, tag_set
 from spotline.rehearsal.aws.ec2.resources import IMAGE_ID, vpc_id
-from spotline.rehearsal.aws.state import PENDING, RUNNING, SHUTTING_DOWN, TERMINATED, Instance
-from spotline.rehearsal.aws.world import BY_USER, World
+from spotline.rehearsal.aws.state import PENDING, RUNNING, SHUTTING_DOWN, TERMINATED, Ec2Instance
+from spotline.rehearsal.aws.world import BY_USER, RehearsedWorld
 
 CODES = {PENDING: 0, RUNNING: 16, SHUTTING_DOWN: 32, TERMINATED: 48}
 _PRODUCT = "Linux/UNIX"
@@ -19,7 +19,7 @@ def state_of(name: str) -> dict[str, Any]:
     return {"Code": CODES[name], "Name": name}
 
 
-def is_shown(world: World, instance: Instance, now_ns: int) -> bool:
+def is_shown(world: RehearsedWorld, instance: Ec2Instance, now_ns: int) -> bool:
     """Whether an instance is described: new ones not at once, ended ones for an hour or so."""
     if now_ns < instance.hidden_until_ns:
         return False
@@ -27,7 +27,7 @@ def is_shown(world: World, instance: Instance, now_ns: int) -> bool:
     return instance.state != TERMINATED or now_ns < gone_ns
 
 
-def launch_ns(instance: Instance) -> int:
+def launch_ns(instance: Ec2Instance) -> int:
     """When it was launched, as AWS says it: when it ran, once it did."""
     ran = instance.state == RUNNING or (
         instance.ended_ns and instance.running_ns <= instance.ended_ns
@@ -35,7 +35,7 @@ def launch_ns(instance: Instance) -> int:
     return instance.running_ns if ran else instance.launched_ns
 
 
-def described(world: World, instance: Instance) -> dict[str, Any]:
+def described(world: RehearsedWorld, instance: Ec2Instance) -> dict[str, Any]:
     """An instance as `DescribeInstances` says it."""
     placement = {
         "AvailabilityZone": instance.zone,
@@ -92,18 +92,18 @@ def described(world: World, instance: Instance) -> dict[str, Any]:
     return said
 
 
-def _reason(instance: Instance) -> str:
+def _reason(instance: Ec2Instance) -> str:
     if instance.reason == BY_USER:
         return f"{BY_USER}: User initiated shutdown"
     return f"{instance.reason}: Spot instance termination"
 
 
-def _transition(instance: Instance) -> str:
+def _transition(instance: Ec2Instance) -> str:
     who = "User" if instance.reason == BY_USER else "Service"
     return f"{who} initiated ({moment(instance.ended_ns):%Y-%m-%d %H:%M:%S} GMT)"
 
 
-INSTANCE_FIELDS: Fields[Instance] = {
+INSTANCE_FIELDS: Fields[Ec2Instance] = {
     "availability-zone": lambda one: (one.zone,),
     "availability-zone-id": lambda one: (one.zone,),
     "client-token": lambda one: (one.client_token,),

@@ -50,7 +50,7 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
+class PoolRefusal:
     """Why a pool (its index) gives no more."""
 
     pool: int
@@ -59,7 +59,7 @@ class Refusal:
 
 
 @dataclass(slots=True, kw_only=True)
-class Room:
+class RoomLeft:
     """What is left that several pools share: vCPUs by quota, addresses by subnet."""
 
     vcpus: Mapping[str, float]
@@ -99,7 +99,7 @@ class Filling:
     """Instances by index of their pool, and who refused."""
 
     counts: Mapping[int, int]
-    refusals: tuple[Refusal, ...] = ()
+    refusals: tuple[PoolRefusal, ...] = ()
     filled: float = 0.0
 
 
@@ -109,7 +109,8 @@ def fill(
     """Fill a request: in one zone or type if it says so, then where most of it is had."""
     groups = _groups(pools, wish)
     tried = [
-        _fill_group(pools, group, wish, Room(vcpus=vcpus, addresses=addresses)) for group in groups
+        _fill_group(pools, group, wish, RoomLeft(vcpus=vcpus, addresses=addresses))
+        for group in groups
     ]
     best = max(tried, key=lambda one: one.filled)
     if best.filled >= wish.least and best.filled > 0:
@@ -136,9 +137,9 @@ def _order(pool: Pool, strategy: str) -> tuple[float, float, str]:
     return -pool.free, pool.price_micro_usd, pool.name
 
 
-def _fill_group(pools: Sequence[Pool], group: Sequence[int], wish: Wish, room: Room) -> Filling:
+def _fill_group(pools: Sequence[Pool], group: Sequence[int], wish: Wish, room: RoomLeft) -> Filling:
     counts: dict[int, int] = {}
-    refusals: list[Refusal] = []
+    refusals: list[PoolRefusal] = []
     filled = 0.0
     for index in group:
         pool = pools[index]
@@ -146,7 +147,7 @@ def _fill_group(pools: Sequence[Pool], group: Sequence[int], wish: Wish, room: R
             break
         if pool.max_price_micro_usd is not None and pool.max_price_micro_usd < pool.price_micro_usd:
             refusals.append(
-                Refusal(pool=index, code=PRICE_TOO_LOW, message=_said(PRICE_TOO_LOW, pool))
+                PoolRefusal(pool=index, code=PRICE_TOO_LOW, message=_said(PRICE_TOO_LOW, pool))
             )
             continue
         # The last instance may go beyond the target, as weights do not divide it.
@@ -159,16 +160,16 @@ def _fill_group(pools: Sequence[Pool], group: Sequence[int], wish: Wish, room: R
             room.take(pool, count)
             filled += count * pool.weight
         if most < wanted:
-            refusals.append(Refusal(pool=index, code=why, message=_said(why, pool)))
+            refusals.append(PoolRefusal(pool=index, code=why, message=_said(why, pool)))
     if filled < wish.least:
         refusals += [
-            Refusal(pool=index, code=UNFULFILLABLE, message=_said(UNFULFILLABLE, pools[index]))
+            PoolRefusal(pool=index, code=UNFULFILLABLE, message=_said(UNFULFILLABLE, pools[index]))
             for index in counts
         ]
     return Filling(counts=counts, refusals=tuple(refusals), filled=filled)
 
 
-def _affordable(pool: Pool, wish: Wish, room: Room) -> int:
+def _affordable(pool: Pool, wish: Wish, room: RoomLeft) -> int:
     if wish.most_total_micro_usd is None:
         return 2**31
     left = wish.most_total_micro_usd - room.spent_micro_usd

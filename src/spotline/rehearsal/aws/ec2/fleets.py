@@ -31,9 +31,9 @@ from spotline.rehearsal.aws.ec2.launching import (
 )
 from spotline.rehearsal.aws.ec2.resources import Template
 from spotline.rehearsal.aws.places import ON_DEMAND, SPOT
-from spotline.rehearsal.aws.service import AwsError, Call
-from spotline.rehearsal.aws.state import Instance
-from spotline.rehearsal.aws.world import World
+from spotline.rehearsal.aws.service import AwsCall, AwsError
+from spotline.rehearsal.aws.state import Ec2Instance
+from spotline.rehearsal.aws.world import RehearsedWorld
 
 # What is asked for by these names is a reservation of the user's, and bought as on demand.
 _RESERVED = ("capacity-block", "reserved-capacity")
@@ -52,12 +52,14 @@ class _Part:
     """What a fleet gets of one kind of purchase."""
 
     lifecycle: str
-    instances: Sequence[Instance]
+    instances: Sequence[Ec2Instance]
     sources: Mapping[str, Source]
     errors: Sequence[dict[str, Any]]
 
 
-def create_fleet(world: World, call: Call, failing: LaunchError | None = None) -> dict[str, Any]:
+def create_fleet(
+    world: RehearsedWorld, call: AwsCall, failing: LaunchError | None = None
+) -> dict[str, Any]:
     """Launch what there is of what is asked for, at once; what is not there is in `Errors`.
 
     Raises
@@ -101,7 +103,9 @@ def create_fleet(world: World, call: Call, failing: LaunchError | None = None) -
     return answer
 
 
-def run_instances(world: World, call: Call, failing: LaunchError | None = None) -> dict[str, Any]:
+def run_instances(
+    world: RehearsedWorld, call: AwsCall, failing: LaunchError | None = None
+) -> dict[str, Any]:
     """Launch at least `MinCount` and up to `MaxCount` instances in one place, or raise AwsError."""
     params = call.params
     for name in ("MinCount", "MaxCount"):
@@ -185,7 +189,7 @@ def _checked(params: Params) -> dict[str, int]:
 
 
 def _sources(
-    world: World, call: Call, templates: Sequence[Template], targets: Mapping[str, int]
+    world: RehearsedWorld, call: AwsCall, templates: Sequence[Template], targets: Mapping[str, int]
 ) -> tuple[list[Source], list[dict[str, Any]]]:
     sources: list[Source] = []
     errors: list[dict[str, Any]] = []
@@ -216,8 +220,8 @@ def _wish(params: Params, lifecycle: str, target: int) -> Wish:
 
 
 def _filled(
-    world: World,
-    call: Call,
+    world: RehearsedWorld,
+    call: AwsCall,
     sources: Sequence[Source],
     asked: tuple[str, Wish],
     marked: tuple[Marks, int],
@@ -290,7 +294,9 @@ def _error(
     }
 
 
-def _reservation(world: World, call: Call, instances: Sequence[Instance]) -> dict[str, Any]:
+def _reservation(
+    world: RehearsedWorld, call: AwsCall, instances: Sequence[Ec2Instance]
+) -> dict[str, Any]:
     return {
         "ReservationId": instances[0].reservation_id,
         "OwnerId": call.account_id,

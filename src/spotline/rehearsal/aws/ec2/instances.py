@@ -22,16 +22,16 @@ from spotline.rehearsal.aws.ec2.described import (
     is_shown,
     state_of,
 )
-from spotline.rehearsal.aws.service import AwsError, Call
-from spotline.rehearsal.aws.state import PENDING, RUNNING, Instance
-from spotline.rehearsal.aws.world import World
+from spotline.rehearsal.aws.service import AwsCall, AwsError
+from spotline.rehearsal.aws.state import PENDING, RUNNING, Ec2Instance
+from spotline.rehearsal.aws.world import RehearsedWorld
 
 _MOST_TERMINATED = 1000
 # Of the new instances that are not described yet, so many can be terminated all the same.
 _KNOWN_BEFORE_SHOWN = 0.5
 
 
-def describe_instances(world: World, call: Call) -> dict[str, Any]:
+def describe_instances(world: RehearsedWorld, call: AwsCall) -> dict[str, Any]:
     """Describe the instances of an account in a region, with some delay after a launch."""
     dry_run(call)
     chosen = filtered(_asked(world, call), call.params, INSTANCE_FIELDS)
@@ -51,7 +51,7 @@ def describe_instances(world: World, call: Call) -> dict[str, Any]:
     return with_token("Reservations", list(reservations.values()), token)
 
 
-def describe_instance_status(world: World, call: Call) -> dict[str, Any]:
+def describe_instance_status(world: RehearsedWorld, call: AwsCall) -> dict[str, Any]:
     """The status of instances: of those that run, unless all are asked for."""
     dry_run(call)
     everyone = call.params.get("IncludeAllInstances", False)
@@ -60,7 +60,7 @@ def describe_instance_status(world: World, call: Call) -> dict[str, Any]:
     return with_token("InstanceStatuses", [_status(one) for one in page], token)
 
 
-def terminate_instances(world: World, call: Call) -> dict[str, Any]:
+def terminate_instances(world: RehearsedWorld, call: AwsCall) -> dict[str, Any]:
     """End instances, all of them or, if one is not known, none; ended ones stay so."""
     ids = call.params.get("InstanceIds", ())
     if not ids:
@@ -84,7 +84,7 @@ def terminate_instances(world: World, call: Call) -> dict[str, Any]:
     }
 
 
-def create_tags(world: World, call: Call) -> dict[str, Any]:
+def create_tags(world: RehearsedWorld, call: AwsCall) -> dict[str, Any]:
     """Set tags of instances."""
     instances = _known(world, call, call.params.get("Resources", ()), is_shown)
     tags = checked_tags(call.params.get("Tags", ()))
@@ -94,7 +94,7 @@ def create_tags(world: World, call: Call) -> dict[str, Any]:
     return {}
 
 
-def delete_tags(world: World, call: Call) -> dict[str, Any]:
+def delete_tags(world: RehearsedWorld, call: AwsCall) -> dict[str, Any]:
     """Take tags off instances: all of a key, or only if the value is the one that is said."""
     instances = _known(world, call, call.params.get("Resources", ()), is_shown)
     dry_run(call)
@@ -122,7 +122,7 @@ _TAG_FIELDS: Fields[tuple[str, str, str]] = {
 }
 
 
-def describe_tags(world: World, call: Call) -> dict[str, Any]:
+def describe_tags(world: RehearsedWorld, call: AwsCall) -> dict[str, Any]:
     """The tags of all instances."""
     dry_run(call)
     tags = [
@@ -139,7 +139,7 @@ def describe_tags(world: World, call: Call) -> dict[str, Any]:
     return with_token("Tags", said, token)
 
 
-def _asked(world: World, call: Call) -> list[Instance]:
+def _asked(world: RehearsedWorld, call: AwsCall) -> list[Ec2Instance]:
     ids = call.params.get("InstanceIds")
     if not ids:
         return _shown(world, call)
@@ -149,28 +149,28 @@ def _asked(world: World, call: Call) -> list[Instance]:
     return _known(world, call, ids, is_shown)
 
 
-def _shown(world: World, call: Call) -> list[Instance]:
+def _shown(world: RehearsedWorld, call: AwsCall) -> list[Ec2Instance]:
     now_ns = world.now_ns()
     shown = [one for one in _of(world, call) if is_shown(world, one, now_ns)]
     return sorted(shown, key=lambda one: one.instance_id)
 
 
-def _of(world: World, call: Call) -> list[Instance]:
+def _of(world: RehearsedWorld, call: AwsCall) -> list[Ec2Instance]:
     where = call.account_id, call.region
     return [one for one in world.state.instances.values() if (one.account_id, one.region) == where]
 
 
 def _known(
-    world: World,
-    call: Call,
+    world: RehearsedWorld,
+    call: AwsCall,
     ids: list[str],
-    is_known: Callable[[World, Instance, int], bool],
-) -> list[Instance]:
+    is_known: Callable[[RehearsedWorld, Ec2Instance, int], bool],
+) -> list[Ec2Instance]:
     """The instances of these ids, once each; raises AwsError if one is not there, or not yet."""
     for instance_id in ids:
         check_instance_id(instance_id)
     where, now_ns = (call.account_id, call.region), world.now_ns()
-    found: dict[str, Instance] = {}
+    found: dict[str, Ec2Instance] = {}
     unknown = []
     for instance_id in ids:
         instance = world.state.instances.get(instance_id)
@@ -190,18 +190,20 @@ def _known(
     return list(found.values())
 
 
-def _is_terminable(world: World, instance: Instance, now_ns: int) -> bool:
+def _is_terminable(world: RehearsedWorld, instance: Ec2Instance, now_ns: int) -> bool:
     early = uniform(world.seed, "known early", instance.instance_id) < _KNOWN_BEFORE_SHOWN
     if now_ns < instance.hidden_until_ns:
         return early
     return is_shown(world, instance, now_ns)
 
 
-def _paged(chosen: list[Instance], call: Call, least: int) -> tuple[list[Instance], str | None]:
+def _paged(
+    chosen: list[Ec2Instance], call: AwsCall, least: int
+) -> tuple[list[Ec2Instance], str | None]:
     return paged(chosen, call.params, lambda one: one.instance_id, least, 1000)
 
 
-def _status(instance: Instance) -> dict[str, Any]:
+def _status(instance: Ec2Instance) -> dict[str, Any]:
     checks = {RUNNING: "ok", PENDING: "initializing"}.get(instance.state, "not-applicable")
     said = {
         "Status": checks,

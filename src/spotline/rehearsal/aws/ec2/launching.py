@@ -21,11 +21,11 @@ from spotline.rehearsal.aws.ec2.resources import (
     templates,
     zones,
 )
-from spotline.rehearsal.aws.places import SPOT, Place
+from spotline.rehearsal.aws.places import SPOT, SoldPlace
 from spotline.rehearsal.aws.quotas import pool_of
-from spotline.rehearsal.aws.service import AwsError, Call
-from spotline.rehearsal.aws.state import PENDING, Instance
-from spotline.rehearsal.aws.world import World
+from spotline.rehearsal.aws.service import AwsCall, AwsError
+from spotline.rehearsal.aws.state import PENDING, Ec2Instance
+from spotline.rehearsal.aws.world import RehearsedWorld
 
 VERSION = "1"
 
@@ -34,7 +34,7 @@ VERSION = "1"
 class Source:
     """Where instances may come from: a place, by a template, with what a request said of it."""
 
-    place: Place
+    place: SoldPlace
     template: Template | None
     subnet: Subnet
     group: str = ""
@@ -62,7 +62,7 @@ class Marks:
     user_data: str = ""
 
 
-def named_template(world: World, call: Call, said: Params) -> Template:
+def named_template(world: RehearsedWorld, call: AwsCall, said: Params) -> Template:
     """The template that a request names; raises AwsError if there is none, or none of that version."""
     by_id, by_name = said.get("LaunchTemplateId"), said.get("LaunchTemplateName")
     if bool(by_id) == bool(by_name):
@@ -94,7 +94,7 @@ def named_template(world: World, call: Call, said: Params) -> Template:
 
 
 def sources_of(
-    world: World, call: Call, template: Template | None, said: Params
+    world: RehearsedWorld, call: AwsCall, template: Template | None, said: Params
 ) -> list[Source] | Unusable:
     """Where instances may come from that one override asks for: every zone if it names none.
 
@@ -155,7 +155,7 @@ def sources_of(
 
 
 def filling_of(
-    world: World, call: Call, sources: Sequence[Source], lifecycle: str, wish: Wish
+    world: RehearsedWorld, call: AwsCall, sources: Sequence[Source], lifecycle: str, wish: Wish
 ) -> Filling:
     """What sources give to a wish now."""
     used: dict[str, int] = {}
@@ -172,7 +172,7 @@ def filling_of(
     return fill([_pool(world, source, lifecycle) for source in sources], wish, vcpus, addresses)
 
 
-def _pool(world: World, source: Source, lifecycle: str) -> Pool:
+def _pool(world: RehearsedWorld, source: Source, lifecycle: str) -> Pool:
     place = source.place
     free = world.free(place.offering_id, lifecycle)
     now_ns = world.now_ns()
@@ -196,23 +196,25 @@ def _pool(world: World, source: Source, lifecycle: str) -> Pool:
 
 
 def instances_of(
-    world: World,
+    world: RehearsedWorld,
     sources: Sequence[Source],
     filling: Filling,
     lifecycle: str,
     marks: Marks,
     *,
     first: int,
-) -> list[Instance]:
+) -> list[Ec2Instance]:
     """The instances that a filling is, in order of its pools, numbered from `first`; none runs yet."""
-    made: list[Instance] = []
+    made: list[Ec2Instance] = []
     for index in sorted(filling.counts):
         for _ in range(filling.counts[index]):
             made.append(_instance(world, sources[index], lifecycle, marks, first + len(made)))
     return [replace(instance, index=index) for index, instance in enumerate(made)]
 
 
-def _instance(world: World, source: Source, lifecycle: str, marks: Marks, number: int) -> Instance:
+def _instance(
+    world: RehearsedWorld, source: Source, lifecycle: str, marks: Marks, number: int
+) -> Ec2Instance:
     instance_id = "i-" + hexadecimal(17, world.seed, "instance", number)
     place, template = source.place, source.template
     # AWS says and bills times to the second.
@@ -227,7 +229,7 @@ def _instance(world: World, source: Source, lifecycle: str, marks: Marks, number
         tags["aws:ec2launchtemplate:id"] = template.template_id
         tags["aws:ec2launchtemplate:version"] = VERSION
     token = marks.client_token or f"{marks.fleet_id}-{number}"
-    return Instance(
+    return Ec2Instance(
         instance_id=instance_id,
         account_id=place.account_id,
         region=place.region,

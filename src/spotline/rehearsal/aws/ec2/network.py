@@ -16,14 +16,14 @@ from spotline.rehearsal.aws.ec2.asking import (
     with_token,
 )
 from spotline.rehearsal.aws.ec2.resources import IMAGE_ID, Subnet, subnets, vpc_id
-from spotline.rehearsal.aws.service import AwsError, Call
-from spotline.rehearsal.aws.world import World
+from spotline.rehearsal.aws.service import AwsCall, AwsError
+from spotline.rehearsal.aws.world import RehearsedWorld
 
 _ROOT_GB = 30
 _DAY_NS = 86_400 * NS_PER_S
 
 
-def describe_images(world: World, call: Call) -> dict[str, Any]:
+def describe_images(world: RehearsedWorld, call: AwsCall) -> dict[str, Any]:
     """The one image that there is, by its id."""
     dry_run(call)
     named = call.params.get("ImageIds", ())
@@ -62,7 +62,7 @@ def describe_images(world: World, call: Call) -> dict[str, Any]:
     }
 
 
-def describe_route_tables(world: World, call: Call) -> dict[str, Any]:
+def describe_route_tables(world: RehearsedWorld, call: AwsCall) -> dict[str, Any]:
     """The main route table of the VPC: all that leaves it goes through the NAT gateway."""
     dry_run(call)
     vpc = vpc_id(call.account_id, call.region)
@@ -113,7 +113,7 @@ def describe_route_tables(world: World, call: Call) -> dict[str, Any]:
     return with_token("RouteTables", said_of, token)
 
 
-def describe_nat_gateways(world: World, call: Call) -> dict[str, Any]:
+def describe_nat_gateways(world: RehearsedWorld, call: AwsCall) -> dict[str, Any]:
     """The NAT gateway of the VPC, in the first of its zones."""
     dry_run(call)
     there = _subnets(world, call)[:1]
@@ -140,10 +140,10 @@ def describe_nat_gateways(world: World, call: Call) -> dict[str, Any]:
     return with_token("NatGateways", gateways, token)
 
 
-def _subnets(world: World, call: Call) -> list[Subnet]:
+def _subnets(world: RehearsedWorld, call: AwsCall) -> list[Subnet]:
     there = subnets(world, call.account_id, call.region).values()
     return sorted(there, key=lambda one: one.zone)
 
 
-def _id(kind: str, call: Call) -> str:
+def _id(kind: str, call: AwsCall) -> str:
     return f"{kind}-" + hexadecimal(17, kind, call.account_id, call.region)

@@ -17,9 +17,9 @@ from spotline.rehearsal.aws.ec2.asking import (
     with_token,
     wrong,
 )
-from spotline.rehearsal.aws.places import SPOT, Place
-from spotline.rehearsal.aws.service import Call
-from spotline.rehearsal.aws.world import World
+from spotline.rehearsal.aws.places import SPOT, SoldPlace
+from spotline.rehearsal.aws.service import AwsCall
+from spotline.rehearsal.aws.world import RehearsedWorld
 
 # What prices stand for here; of the same machine in a VPC AWS says the shorter name, too.
 _PRODUCT = "Linux/UNIX"
@@ -48,7 +48,7 @@ _FIELDS: Fields[_Point] = {
 }
 
 
-def describe_spot_price_history(world: World, call: Call) -> dict[str, Any]:
+def describe_spot_price_history(world: RehearsedWorld, call: AwsCall) -> dict[str, Any]:
     """The changes of spot prices, latest first, with the last one before the time asked for."""
     dry_run(call)
     params, now_ns = call.params, world.now_ns()
@@ -73,7 +73,7 @@ def describe_spot_price_history(world: World, call: Call) -> dict[str, Any]:
     return with_token("SpotPriceHistory", [_said(point) for point in page], token)
 
 
-def get_spot_placement_scores(world: World, call: Call) -> dict[str, Any]:
+def get_spot_placement_scores(world: RehearsedWorld, call: AwsCall) -> dict[str, Any]:
     """How likely a request is met, 1 to 10: the share of it that is there now."""
     dry_run(call)
     params = call.params
@@ -106,7 +106,7 @@ def get_spot_placement_scores(world: World, call: Call) -> dict[str, Any]:
     return {"SpotPlacementScores": scores[:most]}
 
 
-def _places(world: World, call: Call) -> Iterable[Place]:
+def _places(world: RehearsedWorld, call: AwsCall) -> Iterable[SoldPlace]:
     params = call.params
     kinds = params.get("InstanceTypes")
     zones = {params[name] for name in ("AvailabilityZone", "AvailabilityZoneId") if name in params}
@@ -117,7 +117,9 @@ def _places(world: World, call: Call) -> Iterable[Place]:
             yield place
 
 
-def _points(world: World, place: Place, since_ns: int, until_ns: int) -> Iterable[_Point]:
+def _points(
+    world: RehearsedWorld, place: SoldPlace, since_ns: int, until_ns: int
+) -> Iterable[_Point]:
     if until_ns < world.places.start_ns:
         return
     for at_ns, micro_usd in world.places.price_changes(place.offering_id, SPOT, since_ns, until_ns):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from spotline.domain.units import NS_PER_S
-from spotline.rehearsal.aws.catalog import InstanceType, instance_type
+from spotline.rehearsal.aws.catalog import Ec2Type, instance_type
 from spotline.rehearsal.aws.ec2.asking import (
     Fields,
     dry_run,
@@ -20,7 +20,7 @@ from spotline.rehearsal.aws.ec2.launching import VERSION, named_template
 from spotline.rehearsal.aws.ec2.resources import (
     ADDRESSES,
     IMAGE_ID,
-    Group,
+    PlacementGroup,
     Subnet,
     Template,
     groups,
@@ -30,9 +30,9 @@ from spotline.rehearsal.aws.ec2.resources import (
     vpc_id,
     zones,
 )
-from spotline.rehearsal.aws.places import ON_DEMAND, SPOT, Place
-from spotline.rehearsal.aws.service import AwsError, Call
-from spotline.rehearsal.aws.world import World
+from spotline.rehearsal.aws.places import ON_DEMAND, SPOT, SoldPlace
+from spotline.rehearsal.aws.service import AwsCall, AwsError
+from spotline.rehearsal.aws.world import RehearsedWorld
 
 _ATTRIBUTES = {
     "supported-platforms": ("VPC",),
@@ -52,7 +52,7 @@ def _chosen(there: dict[str, Any], ids: Sequence[str], code: str, what: str) -> 
     return [there[name] for name in ids] if ids else list(there.values())
 
 
-def describe_regions(world: World, call: Call) -> dict[str, Any]:
+def describe_regions(world: RehearsedWorld, call: AwsCall) -> dict[str, Any]:
     """The regions that the market has."""
     dry_run(call)
     there = {name: name for name in regions(world)}
@@ -70,7 +70,7 @@ def describe_regions(world: World, call: Call) -> dict[str, Any]:
     }
 
 
-def describe_availability_zones(world: World, call: Call) -> dict[str, Any]:
+def describe_availability_zones(world: RehearsedWorld, call: AwsCall) -> dict[str, Any]:
     """The zones of a region; names and ids are the same here."""
     dry_run(call)
     named = [*call.params.get("ZoneNames", ()), *call.params.get("ZoneIds", ())]
@@ -102,8 +102,8 @@ def describe_availability_zones(world: World, call: Call) -> dict[str, Any]:
     }
 
 
-def _types(world: World, call: Call) -> dict[str, InstanceType]:
-    made: dict[str, InstanceType] = {}
+def _types(world: RehearsedWorld, call: AwsCall) -> dict[str, Ec2Type]:
+    made: dict[str, Ec2Type] = {}
     for place in world.offered(call.account_id, call.region):
         made.setdefault(
             place.instance_type, instance_type(place.instance_type, place.gpu_model, place.gpus)
@@ -111,14 +111,14 @@ def _types(world: World, call: Call) -> dict[str, InstanceType]:
     return dict(sorted(made.items()))
 
 
-def describe_instance_types(world: World, call: Call) -> dict[str, Any]:
+def describe_instance_types(world: RehearsedWorld, call: AwsCall) -> dict[str, Any]:
     """The types that are sold in a region, with their GPUs."""
     dry_run(call)
     named = call.params.get("InstanceTypes", ())
-    chosen: list[InstanceType] = _chosen(
+    chosen: list[Ec2Type] = _chosen(
         _types(world, call), named, "InvalidInstanceType", "instance type"
     )
-    fields: Fields[InstanceType] = {
+    fields: Fields[Ec2Type] = {
         "instance-type": lambda one: (one.name,),
         "vcpu-info.default-vcpus": lambda one: (str(one.vcpus),),
         "memory-info.size-in-mib": lambda one: (str(one.memory_mib),),
@@ -133,7 +133,7 @@ def describe_instance_types(world: World, call: Call) -> dict[str, Any]:
     return with_token("InstanceTypes", [_type(one) for one in page], token)
 
 
-def _type(one: InstanceType) -> dict[str, Any]:
+def _type(one: Ec2Type) -> dict[str, Any]:
     return {
         "InstanceType": one.name,
         "CurrentGeneration": True,
@@ -164,7 +164,7 @@ def _type(one: InstanceType) -> dict[str, Any]:
     }
 
 
-def describe_instance_type_offerings(world: World, call: Call) -> dict[str, Any]:
+def describe_instance_type_offerings(world: RehearsedWorld, call: AwsCall) -> dict[str, Any]:
     """Which types are sold where: in a region, or in its zones."""
     dry_run(call)
     kind = call.params.get("LocationType", "region")
@@ -187,7 +187,7 @@ def describe_instance_type_offerings(world: World, call: Call) -> dict[str, Any]
     return with_token("InstanceTypeOfferings", said, token)
 
 
-def describe_launch_templates(world: World, call: Call) -> dict[str, Any]:
+def describe_launch_templates(world: RehearsedWorld, call: AwsCall) -> dict[str, Any]:
     """The launch templates of an account in a region."""
     dry_run(call)
     params = call.params
@@ -221,7 +221,9 @@ def describe_launch_templates(world: World, call: Call) -> dict[str, Any]:
     return with_token("LaunchTemplates", said, token)
 
 
-def describe_launch_template_versions(world: World, call: Call, user_data: str) -> dict[str, Any]:
+def describe_launch_template_versions(
+    world: RehearsedWorld, call: AwsCall, user_data: str
+) -> dict[str, Any]:
     """The one version of each launch template, or of the one that is named."""
     dry_run(call)
     params = call.params
@@ -256,7 +258,7 @@ def describe_launch_template_versions(world: World, call: Call, user_data: str) 
     return with_token("LaunchTemplateVersions", said, token)
 
 
-def describe_subnets(world: World, call: Call) -> dict[str, Any]:
+def describe_subnets(world: RehearsedWorld, call: AwsCall) -> dict[str, Any]:
     """The subnets, one for each zone, with the addresses that are left."""
     dry_run(call)
     there = subnets(world, call.account_id, call.region)
@@ -295,7 +297,7 @@ def describe_subnets(world: World, call: Call) -> dict[str, Any]:
     return with_token("Subnets", said, token)
 
 
-def describe_placement_groups(world: World, call: Call) -> dict[str, Any]:
+def describe_placement_groups(world: RehearsedWorld, call: AwsCall) -> dict[str, Any]:
     """The cluster placement groups, one for each zone."""
     dry_run(call)
     there = groups(world, call.account_id, call.region)
@@ -305,7 +307,7 @@ def describe_placement_groups(world: World, call: Call) -> dict[str, Any]:
         chosen = _chosen(by_id, call.params["GroupIds"], code, "Placement Group")
     else:
         chosen = _chosen(there, call.params.get("GroupNames", ()), code, "Placement Group")
-    fields: Fields[Group] = {
+    fields: Fields[PlacementGroup] = {
         "group-name": lambda one: (one.name,),
         "strategy": lambda _: ("cluster",),
         "state": lambda _: ("available",),
@@ -324,7 +326,7 @@ def describe_placement_groups(world: World, call: Call) -> dict[str, Any]:
     }
 
 
-def describe_capacity_reservations(world: World, call: Call) -> dict[str, Any]:
+def describe_capacity_reservations(world: RehearsedWorld, call: AwsCall) -> dict[str, Any]:
     """The capacity reservations of an account in a region, with what is unused of each."""
     dry_run(call)
     there = {
@@ -334,8 +336,8 @@ def describe_capacity_reservations(world: World, call: Call) -> dict[str, Any]:
     }
     asked = call.params.get("CapacityReservationIds", ())
     code = "InvalidCapacityReservationId.NotFound"
-    chosen: list[Place] = _chosen(there, asked, code, "capacity reservation")
-    fields: Fields[Place] = {
+    chosen: list[SoldPlace] = _chosen(there, asked, code, "capacity reservation")
+    fields: Fields[SoldPlace] = {
         "instance-type": lambda one: (one.instance_type,),
         "availability-zone": lambda one: (one.zone,),
         "state": lambda one: (_reservation_state(world, one),),
@@ -368,12 +370,12 @@ def describe_capacity_reservations(world: World, call: Call) -> dict[str, Any]:
     return with_token("CapacityReservations", said, token)
 
 
-def _reservation_state(world: World, place: Place) -> str:
+def _reservation_state(world: RehearsedWorld, place: SoldPlace) -> str:
     over = place.reservation_ends_ns and world.now_ns() >= place.reservation_ends_ns
     return "expired" if over else "active"
 
 
-def describe_account_attributes(world: World, call: Call) -> dict[str, Any]:
+def describe_account_attributes(world: RehearsedWorld, call: AwsCall) -> dict[str, Any]:
     """A few numbers of an account, of before there were quotas."""
     dry_run(call)
     named = call.params.get("AttributeNames") or list(_ATTRIBUTES)

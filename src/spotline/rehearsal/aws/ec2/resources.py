@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from spotline.rehearsal.aws.drawn import hexadecimal
-from spotline.rehearsal.aws.places import Place
-from spotline.rehearsal.aws.world import World
+from spotline.rehearsal.aws.places import SoldPlace
+from spotline.rehearsal.aws.world import RehearsedWorld
 
 # A /20: https://docs.aws.amazon.com/vpc/latest/userguide/subnet-sizing.html, five are reserved.
 ADDRESSES = 4091
@@ -46,7 +46,7 @@ class Subnet:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
+class PlacementGroup:
     """A cluster placement group; it may hold instances of one zone."""
 
     name: str
@@ -54,7 +54,7 @@ class Group:
     zone: str
 
 
-def template_of(place: Place) -> Template:
+def template_of(place: SoldPlace) -> Template:
     """The launch template by which a place is bought."""
     suffix = f"-{place.reservation}" if place.reservation else ""
     named = "template", place.account_id, place.region, place.instance_type, place.reservation
@@ -66,7 +66,7 @@ def template_of(place: Place) -> Template:
     )
 
 
-def templates(world: World, account_id: str, region: str) -> dict[str, Template]:
+def templates(world: RehearsedWorld, account_id: str, region: str) -> dict[str, Template]:
     """The launch templates of an account in a region, by id."""
     made = [template_of(place) for place in world.offered(account_id, region)]
     return {one.template_id: one for one in sorted(made, key=lambda one: one.name)}
@@ -77,7 +77,7 @@ def vpc_id(account_id: str, region: str) -> str:
     return "vpc-" + hexadecimal(17, "vpc", account_id, region)
 
 
-def subnets(world: World, account_id: str, region: str) -> dict[str, Subnet]:
+def subnets(world: RehearsedWorld, account_id: str, region: str) -> dict[str, Subnet]:
     """The subnets of an account in a region, one for each zone, by id."""
     made = [
         Subnet(
@@ -91,16 +91,16 @@ def subnets(world: World, account_id: str, region: str) -> dict[str, Subnet]:
     return {one.subnet_id: one for one in made}
 
 
-def subnet_of(world: World, place: Place) -> Subnet:
+def subnet_of(world: RehearsedWorld, place: SoldPlace) -> Subnet:
     """The subnet of a place's zone."""
     there = subnets(world, place.account_id, place.region).values()
     return next(subnet for subnet in there if subnet.zone == place.zone)
 
 
-def groups(world: World, account_id: str, region: str) -> dict[str, Group]:
+def groups(world: RehearsedWorld, account_id: str, region: str) -> dict[str, PlacementGroup]:
     """The placement groups of an account in a region, one for each zone, by name."""
     return {
-        f"spotline-{zone}": Group(
+        f"spotline-{zone}": PlacementGroup(
             name=f"spotline-{zone}",
             group_id="pg-" + hexadecimal(17, "group", account_id, zone),
             zone=zone,
@@ -109,11 +109,11 @@ def groups(world: World, account_id: str, region: str) -> dict[str, Group]:
     }
 
 
-def zones(world: World, region: str) -> list[str]:
+def zones(world: RehearsedWorld, region: str) -> list[str]:
     """The zones of a region, in order of their names."""
     return sorted({one.zone for one in world.places.places.values() if one.region == region})
 
 
-def regions(world: World) -> list[str]:
+def regions(world: RehearsedWorld) -> list[str]:
     """The regions that there are."""
     return sorted({one.region for one in world.places.places.values()})

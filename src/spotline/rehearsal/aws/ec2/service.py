@@ -9,10 +9,10 @@ from spotline.rehearsal.aws.ec2 import fleets, instances, network, prices, refer
 from spotline.rehearsal.aws.ec2.fleets import LaunchError
 from spotline.rehearsal.aws.ec2.throttle import Buckets
 from spotline.rehearsal.aws.faults import LAUNCHES, Effect, Faults, failure
-from spotline.rehearsal.aws.service import AwsError, Call
-from spotline.rehearsal.aws.world import World
+from spotline.rehearsal.aws.service import AwsCall, AwsError
+from spotline.rehearsal.aws.world import RehearsedWorld
 
-Operation = Callable[[World, Call], dict[str, Any]]
+Operation = Callable[[RehearsedWorld, AwsCall], dict[str, Any]]
 
 _OPERATIONS: dict[str, Operation] = {
     "CreateTags": instances.create_tags,
@@ -51,14 +51,14 @@ class Ec2:
 
     name = "ec2"
 
-    def __init__(self, world: World, faults: Faults, *, user_data: str = "") -> None:
+    def __init__(self, world: RehearsedWorld, faults: Faults, *, user_data: str = "") -> None:
         self._world = world
         self._faults = faults
         self._buckets = Buckets()
         self._user_data = user_data
         self.denied: set[tuple[str, str]] = set()
 
-    async def answer(self, call: Call) -> Mapping[str, Any]:
+    async def answer(self, call: AwsCall) -> Mapping[str, Any]:
         """Answer a call; errors as `Service.answer`."""
         now_ns = self._world.settle()
         if call.operation not in OPERATIONS:
@@ -85,7 +85,7 @@ class Ec2:
             raise failure(blow)
         return answer
 
-    def _perform(self, call: Call, failing: LaunchError | None) -> dict[str, Any]:
+    def _perform(self, call: AwsCall, failing: LaunchError | None) -> dict[str, Any]:
         launch = _LAUNCHES.get(call.operation)
         if launch is not None:
             return launch(self._world, call, failing)

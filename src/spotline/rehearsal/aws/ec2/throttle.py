@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from spotline.domain.units import NS_PER_S
-from spotline.rehearsal.aws.service import AwsError, Call
+from spotline.rehearsal.aws.service import AwsCall, AwsError
 
 _FULL_DESCRIBE = ("DescribeInstances", "DescribeInstanceStatus", "DescribeTags")
 
@@ -28,7 +28,7 @@ UNBOUNDED_READS = Rate(burst=50, per_s=10)
 WRITES = Rate(burst=50, per_s=5)
 
 
-def rate_of(call: Call) -> tuple[str, Rate]:
+def rate_of(call: AwsCall) -> tuple[str, Rate]:
     """The bucket that a call takes from."""
     if not call.operation.startswith(("Describe", "Get")):
         return "writes", WRITES
@@ -44,7 +44,7 @@ class Buckets:
     def __init__(self) -> None:
         self._levels: dict[tuple[str, str, str], tuple[int, float]] = {}
 
-    def take(self, call: Call, now_ns: int) -> None:
+    def take(self, call: AwsCall, now_ns: int) -> None:
         """Let a call pass, or refuse it; raises AwsError."""
         name, rate = rate_of(call)
         key = call.account_id, call.region, name

@@ -8,15 +8,15 @@ from typing import Any
 
 from spotline.domain.units import NS_PER_S
 from spotline.rehearsal.aws.ec2.asking import Params, wrong
-from spotline.rehearsal.aws.service import AwsError, Call
+from spotline.rehearsal.aws.service import AwsCall, AwsError
 from spotline.rehearsal.aws.state import TERMINATED, Token
-from spotline.rehearsal.aws.world import World
+from spotline.rehearsal.aws.world import RehearsedWorld
 
 _MOST_CHARACTERS = 64
 _UNSAID = ("ClientToken", "DryRun")
 
 
-def known(world: World, call: Call, token: str) -> Token | None:
+def known(world: RehearsedWorld, call: AwsCall, token: str) -> Token | None:
     """What was done with a token before, None if nothing; a forgotten one is a new one.
 
     EC2 remembers a token for at least a day after the end of what it launched: no longer here.
@@ -43,7 +43,7 @@ def known(world: World, call: Call, token: str) -> Token | None:
     return found
 
 
-def check_alive(world: World, token: Token) -> None:
+def check_alive(world: RehearsedWorld, token: Token) -> None:
     """Refuse a token whose instances have ended; raises AwsError."""
     instances = [world.state.instances[name] for name in token.instance_ids]
     if instances and all(instance.state == TERMINATED for instance in instances):
@@ -54,7 +54,7 @@ def check_alive(world: World, token: Token) -> None:
         )
 
 
-def remembered(call: Call, token: str, answer: dict[str, Any]) -> dict[str, Any] | None:
+def remembered(call: AwsCall, token: str, answer: dict[str, Any]) -> dict[str, Any] | None:
     """What a record keeps of a call with a token; None without one."""
     if not token:
         return None
@@ -74,7 +74,7 @@ def digest(params: Params) -> str:
     return hashlib.sha256(json.dumps(said, sort_keys=True, default=str).encode()).hexdigest()
 
 
-def _is_forgotten(world: World, token: Token) -> bool:
+def _is_forgotten(world: RehearsedWorld, token: Token) -> bool:
     instances = [world.state.instances[name] for name in token.instance_ids]
     if any(instance.state != TERMINATED for instance in instances):
         return False

@@ -381,6 +381,21 @@ async def test_all_pages_are_read_names_become_ids_and_a_bad_row_costs_only_itse
     assert {quote.on_demand_price_micro_usd for quote in first} == {1_006_000}
 
 
+async def test_connections_are_closed_when_nobody_follows_any_more():
+    closed = []
+    settings = AwsSettings(
+        accounts=(AwsAccount(name="main", account_id="000000000001"),),
+        offerings=(offering(zone="us-east-1-az1"),),
+    )
+    clock = WallOf(TurnedClock(), AT_NS)
+    feed = AwsMarketFeed(settings, TwoRegions(), clock, close=lambda: closed.append(1))
+
+    async with asyncio.timeout(PATIENCE_S), aclosing(feed.quotes()) as quotes:
+        await anext(quotes)
+        assert closed == []
+    assert closed == [1]
+
+
 async def test_a_reservation_is_not_quoted():
     api = TwoRegions()
     reserved = offering(

@@ -36,9 +36,8 @@ class Answers:
 
 def reader(*answers):
     made = ApiReader(settings(), OBSERVING)
-    made.close()
-    made._api = Answers(*answers)
-    return made, made._api
+    made._opened = Answers(*answers)
+    return made, made._opened
 
 
 @pytest.mark.parametrize(
@@ -94,6 +93,29 @@ async def test_where_aws_is_unwell_only_reads_are_asked_again(monkeypatch):
         await writing.call(*WHERE, "RunInstances")
     with pytest.raises(CallRefused):
         await tired.call(*WHERE, "DescribeSubnets")
+
+
+async def test_connections_are_opened_by_a_call_and_again_after_a_close(monkeypatch):
+    opened, closed = [], []
+
+    class Connections(Answers):
+        def __init__(self, stated, calls):
+            super().__init__({"a": 1})
+            opened.append(calls)
+
+        def close(self):
+            closed.append(self)
+
+    monkeypatch.setattr("spotline.adapters.clouds.aws.reader.BotoApi", Connections)
+    ours = ApiReader(settings(), OBSERVING)
+    ours.close()
+
+    for _ in range(2):
+        await ours.call(*WHERE, "DescribeSubnets")
+        ours.close()
+
+    assert (len(opened), len(closed)) == (2, 2)
+    assert opened[0]["pricing"] == ("get_products",)
 
 
 async def test_pages_are_followed_to_the_last():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
@@ -107,7 +107,8 @@ class AwsMarketFeed:
     """Implements `MarketFeed` on DescribeSpotPriceHistory and the Price List.
 
     Quotes carry unknown counts: AWS publishes none. An account or region that does not answer
-    silences only its own offerings, which fall stale; the feed fails where none answers.
+    silences only its own offerings, which fall stale; the feed fails where none answers. `close` is
+    called when nobody follows its quotes any more.
     """
 
     def __init__(
@@ -118,8 +119,10 @@ class AwsMarketFeed:
         *,
         pace: FeedPace | None = None,
         on_demand: OnDemandPrices | None = None,
+        close: Callable[[], None] | None = None,
     ) -> None:
         self._settings = settings
+        self._close = close
         self._api = api
         self._clock = clock
         self._pace = pace or pace_in(settings.clock)
@@ -160,15 +163,19 @@ class AwsMarketFeed:
         )
         for group in self._groups:
             group.asked_ns = -1
-        while True:
-            for quoted in await self._poll(book, now_ns):
-                yield quoted
-            # Polls that were missed are not made up for: an asking reaches back to the last one.
-            next_ns = max(now_ns + poll_ns, self._now_ns())
-            if pace.until_ns and next_ns > pace.until_ns:
-                return
-            await self._until(next_ns)
-            now_ns = self._now_ns()
+        try:
+            while True:
+                for quoted in await self._poll(book, now_ns):
+                    yield quoted
+                # Polls that were missed are not made up for: an asking reaches back to the last one.
+                next_ns = max(now_ns + poll_ns, self._now_ns())
+                if pace.until_ns and next_ns > pace.until_ns:
+                    return
+                await self._until(next_ns)
+                now_ns = self._now_ns()
+        finally:
+            if self._close is not None:
+                self._close()
 
     async def _poll(self, book: QuoteBook, now_ns: int) -> list[Quoted]:
         """Ask all who may be asked now, and say what is new."""
