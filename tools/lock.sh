@@ -45,7 +45,7 @@ compile --constraints "$pins" "${deployed[@]}" --output-file requirements/clouds
 {
     echo "# Without torch and what it brings: tools/setup_train.sh installs torch==$TORCH_VERSION,"
     echo "# or what TORCH names."
-    compile --constraints "$pins" --extra train --group test --output-file "$scratch/train.txt" \
+    compile --constraints "$pins" --extra train --extra aws --group test --output-file "$scratch/train.txt" \
         > /dev/null
     awk '/^[^ #]/ { kept = !/^(torch|triton|nvidia-[^=]*|cuda-[^=]*)==/ } kept || /^#/' \
         "$scratch/train.txt"

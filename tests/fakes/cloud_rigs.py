@@ -14,7 +14,7 @@ from typing import ClassVar
 import pytest
 
 from spotline.adapters.clouds.aws.cloud import AwsCloud
-from spotline.adapters.clouds.aws.settings import NOTICE_LEAD_S
+from spotline.adapters.clouds.aws.settings import ANNOUNCED_S
 from spotline.adapters.clouds.aws.tags import HOLD
 from spotline.adapters.clouds.local.cloud import LocalCloud
 from spotline.adapters.clouds.local.settings import LocalCloudSettings
@@ -439,7 +439,7 @@ class AwsRig(CloudRig):
     async def told(self, cloud: CloudProvider) -> list[CloudEvent]:
         """What is told now, and once the notices are over."""
         told = [*await self.taken(cloud)]
-        self.pass_time(cloud.notice_lead_s + 1)
+        self.pass_time(ANNOUNCED_S + 1)
         return told + await super().told(cloud)
 
     def reclaim(self, left: int) -> None:
@@ -460,7 +460,7 @@ class AwsRig(CloudRig):
 
     def push_notice(self, instance: Instance, lead_s: int) -> None:
         """A warning that took its time: of its two minutes so much is left."""
-        late_s = NOTICE_LEAD_S - lead_s
+        late_s = ANNOUNCED_S - lead_s
         self.aws.send(
             "default", warning(instance.instance_id, self.aws.now_ns() - late_s * NS_PER_S)
         )

@@ -23,7 +23,7 @@ from spotline.adapters.clouds.aws.opening import biller_of, open_aws
 from spotline.adapters.clouds.aws.reader import ApiReader
 from spotline.adapters.clouds.aws.readings import readings_of
 from spotline.adapters.clouds.aws.section import read_section as read_aws_section
-from spotline.adapters.clouds.aws.settings import NOTICE_LEAD_S, AwsSettings
+from spotline.adapters.clouds.aws.settings import AwsSettings
 from spotline.adapters.clouds.local import cloud as local
 from spotline.adapters.clouds.local.driver import LocalCloudDriver
 from spotline.adapters.clouds.local.market import machine_market
@@ -294,7 +294,6 @@ CLOUDS: dict[str, CloudPlugin[Any]] = {
     AWS: CloudPlugin(
         settings=AwsSettings,
         open=_open_aws,
-        notice_lead_s=lambda _: NOTICE_LEAD_S,
         in_wall_time=True,
         live=aws_source,
         real=True,

@@ -102,7 +102,7 @@ class CloudActuation:
         )
         self._planning = RevisionPlanning(ledger, self._options.caps)
         self._looping = Looping(ledger, self._options.crashes)
-        self._left = LeftToProvider(cloud.notice_lead_s)
+        self._left = LeftToProvider()
         biller = self._options.biller
         self._settling = None if biller is None else Settling(biller, ledger)
         self._next_look_ns: int | None = None

@@ -77,6 +77,7 @@ from spotline.domain.ledger.billing import OfferingPrice, SlotPrices
 from spotline.domain.ledger.cooldowns import OfferingPlace
 from spotline.domain.ledger.job_records import JobEvent, JobRecord
 from spotline.domain.limits.freezes import Freezes, Purchase
+from spotline.domain.market.notice import announced_notice_s
 from spotline.domain.market.offering import CapacityType, Offering
 from spotline.domain.units import NS_PER_S
 
@@ -423,6 +424,7 @@ def _place(offering: Offering) -> OfferingPlace:
         zone=f"{account}/{offering.region}/{offering.zone}",
         account=account,
         billing=offering.billing,
+        announced_s=announced_notice_s(offering),
     )
 
 

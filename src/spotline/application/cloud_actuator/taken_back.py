@@ -26,16 +26,9 @@ LEFT = "left to be taken back"
 
 
 class LeftToProvider:
-    """What is left to be taken; a process that starts anew ends it instead.
+    """What is left to be taken; a process that starts anew ends it instead."""
 
-    Parameters
-    ----------
-    notice_lead_s
-        Between a notice and the end, as the provider says it.
-    """
-
-    def __init__(self, notice_lead_s: int) -> None:
-        self._lead_ns = notice_lead_s * NS_PER_S
+    def __init__(self) -> None:
         self._until_ns: dict[str, int] = {}
 
     @property
@@ -63,7 +56,7 @@ class LeftToProvider:
             # From when it was asked for: it began to run after that, so this errs for ending it.
             before_s = (at.slot - instance.start_slot) * at.slot_s - instance.start_offset_s
             begun_ns = opened_ns - before_s * NS_PER_S
-            taken_ns = life.since_ns + self._lead_ns
+            taken_ns = life.since_ns + place.announced_s * NS_PER_S
             if costs_nothing_if_taken_at(place.billing, begun_ns, taken_ns):
                 found[instance.instance_id] = taken_ns + LATE_S * NS_PER_S
         return found

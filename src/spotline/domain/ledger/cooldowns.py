@@ -50,13 +50,15 @@ class CoolingRules:
 class OfferingPlace:
     """Where an offering is: names that are equal for what shares a zone or an account.
 
-    `billing` is how it is billed, None where nothing is stated.
+    `billing` is how it is billed, None where nothing is stated; spot is taken `announced_s` seconds
+    after its notice, as its provider says.
     """
 
     offering_id: str
     zone: str
     account: str
     billing: BillingRules | None = None
+    announced_s: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

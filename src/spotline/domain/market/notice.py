@@ -59,6 +59,13 @@ def guaranteed_notice_s(provider: str) -> int | None:
     return None if documented is None else documented.guaranteed_s
 
 
+def announced_notice_s(offering: Offering) -> int:
+    """How long after a notice a provider takes an instance, by its word: best effort where more than is guaranteed."""
+    documented = DOCUMENTED.get(offering.provider)
+    announced_s = 0 if documented is None else documented.announced_s
+    return max(announced_s, offering.notice_lead_s or 0)
+
+
 @overload
 def sold_by(market: Market, notice_lead_s: int) -> Market: ...
 

@@ -115,7 +115,9 @@ def lives_at(now_s, state=LifeState.NOTICED):
     return LivesInHand([noticed], Graces(), now_s * NS_PER_S)
 
 
-PLACES = {"a": OfferingPlace(offering_id="a", zone="z", account="x", billing=AWS_BILLING)}
+PLACES = {
+    "a": OfferingPlace(offering_id="a", zone="z", account="x", billing=AWS_BILLING, announced_s=120)
+}
 
 
 @pytest.mark.parametrize(
@@ -129,13 +131,13 @@ PLACES = {"a": OfferingPlace(offering_id="a", zone="z", account="x", billing=AWS
     ],
 )
 def test_only_noticed_spot_of_known_age_and_rules_is_left(held, state, free):
-    found = LeftToProvider(120).free([held], lives_at(110, state), PLACES, moment(0, 110))
+    found = LeftToProvider().free([held], lives_at(110, state), PLACES, moment(0, 110))
 
     assert bool(found) == free
 
 
 def test_what_is_not_taken_in_time_is_ended_after_all():
-    left = LeftToProvider(120)
+    left = LeftToProvider()
     left.leave(left.free([held_under_notice()], lives_at(110), PLACES, moment(0, 110)))
     due_s = 100 + 120 + LATE_S
 
@@ -146,7 +148,7 @@ def test_what_is_not_taken_in_time_is_ended_after_all():
 
 
 def test_what_was_taken_is_waited_for_no_more():
-    left = LeftToProvider(120)
+    left = LeftToProvider()
     left.leave({"i-1": 10**18})
 
     assert set(left.left(lives_at(110, LifeState.ENDED))) == set()

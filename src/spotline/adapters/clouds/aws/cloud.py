@@ -18,7 +18,7 @@ from spotline.adapters.clouds.aws.places import Failure, everywhere, placed
 from spotline.adapters.clouds.aws.queues import Queues, state_told
 from spotline.adapters.clouds.aws.quotas import VcpuQuota, read_quotas
 from spotline.adapters.clouds.aws.requests import MOST_VALUES, among, batches, owned_by
-from spotline.adapters.clouds.aws.settings import NOTICE_LEAD_S, AwsSettings
+from spotline.adapters.clouds.aws.settings import AwsSettings
 from spotline.adapters.clouds.aws.store import AwsStore
 from spotline.adapters.clouds.aws.zones import ZoneHealth
 from spotline.application.cloud_actuator.messages import Moment
@@ -75,8 +75,8 @@ class AwsCloud:
 
     @property
     def notice_lead_s(self) -> int:
-        """Seconds between a notice and the loss: two minutes, as far as AWS can."""
-        return NOTICE_LEAD_S
+        """None: AWS announces two minutes on a best effort basis, and guarantees nothing."""
+        return 0
 
     @property
     def clock(self) -> CloudClock:

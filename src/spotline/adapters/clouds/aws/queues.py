@@ -17,7 +17,7 @@ import structlog
 from spotline.adapters.clouds.aws.api import AwsApi, AwsPlace
 from spotline.adapters.clouds.aws.errors import AwsRefused, NoAnswer, NotReached, is_passing
 from spotline.adapters.clouds.aws.parse import Message, MessageKind, bodies, message_of
-from spotline.adapters.clouds.aws.settings import NOTICE_LEAD_S, AwsSettings
+from spotline.adapters.clouds.aws.settings import ANNOUNCED_S, AwsSettings
 from spotline.adapters.clouds.aws.store import AwsStore, ToldEvent
 from spotline.application.cloud_actuator.ports import (
     CloudClock,
@@ -192,7 +192,7 @@ def told_by(message: Message, now_ns: int) -> ToldEvent | None:
     """
     if message.kind is MessageKind.NOTICE:
         at_ns = max(message.at_ns, now_ns)
-        left_ns = message.at_ns + NOTICE_LEAD_S * NS_PER_S - at_ns
+        left_ns = message.at_ns + ANNOUNCED_S * NS_PER_S - at_ns
         return ToldEvent(
             # EventBridge may tell it twice, with ids of its own; the instance is noticed once.
             event_id=f"notice-{message.instance_id}",

@@ -15,7 +15,7 @@ from spotline.domain.units import micro_usd_from_usd
 
 _ACCOUNT_ID = re.compile(r"\d{12}")
 # "If an EC2 instance is interrupted ... two minutes": best effort, but told of all (clouds.md D10).
-NOTICE_LEAD_S = 120
+ANNOUNCED_S = 120
 MOST_QUEUE_WAIT_S = 20
 # In a spotline.yaml it begins at the folder of the file.
 A_PATH = {"path": True}

@@ -332,7 +332,7 @@ def test_an_offering_counts_against_its_family_in_its_account_and_region():
 
     assert made.quota_pool == "aws:main:us-east-1:g"
     assert (made.offering_id, made.provider) == ("aws:main:use1-az4:g5.xlarge", "aws")
-    assert made.notice_lead_s == 120
+    assert made.notice_lead_s == 0
 
 
 class TwoRegions:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from spotline.adapters.clouds.aws.quotas import family_of
-from spotline.adapters.clouds.aws.settings import NOTICE_LEAD_S, AwsOffering
+from spotline.adapters.clouds.aws.settings import AwsOffering
 from spotline.domain.market.offering import AWS_BILLING, Offering
 
 
@@ -24,7 +24,7 @@ def market_offering(offering: AwsOffering) -> Offering:
         gpu_model=offering.gpu_model,
         gpus_per_instance=offering.gpus_per_instance,
         quota_pool=f"aws:{offering.account}:{offering.region}:{family}",
-        notice_lead_s=NOTICE_LEAD_S,
+        notice_lead_s=0,
         reservation=offering.reservation,
         billing=AWS_BILLING,
     )
