@@ -76,7 +76,7 @@ def demo(
     ] = 0.10,
     slot_wall: Annotated[
         float, typer.Option(min=0.2, help="Of a rehearsal: seconds of wall time in a slot.")
-    ] = 4.5,
+    ] = 3.5,
 ) -> None:
     """Run jobs with deadlines on a market, end to end, and show what it saved.
 

@@ -15,7 +15,7 @@ from spotline.cli.tables import fact_lines, print_line
 if TYPE_CHECKING:
     from spotline.demo.rehearsed.run import RehearsedRun, Rehearsing
 
-# Some seven minutes at 4.5 s a slot; a run of more is asked for by --slots.
+# About five minutes at 3.5 s a slot; a run of more is asked for by --slots.
 _MOST_SLOTS = 96
 
 
