@@ -13,7 +13,6 @@ import typer
 
 from spotline.cli.completing import known_jobs
 from spotline.cli.failures import say, say_json
-from spotline.cli.jobs_view import plain
 from spotline.contracts.errors import ConfigError, ContractError
 
 if TYPE_CHECKING:
@@ -117,7 +116,7 @@ def _all_in_files(sent: Sequence[tuple[Path, Sent]], error: RpcFailed) -> tuple[
     earliest = error.earliest_feasible_deadline
     if len(error.violations) < 2:
         bad = in_files(sent, error.field, str(error), earliest)
-        return (str(error), []) if bad is None else (str(bad), [*map(plain, bad.mistakes)])
+        return (str(error), []) if bad is None else (str(bad), [mistake.as_json() for mistake in bad.mistakes])
     lines: list[str] = []
     problems: list[Any] = []
     for violation in error.violations:
@@ -128,7 +127,7 @@ def _all_in_files(sent: Sequence[tuple[Path, Sent]], error: RpcFailed) -> tuple[
             problems.append({"field": violation.field, "description": violation.description})
         else:
             lines.append(str(bad))
-            problems += map(plain, bad.mistakes)
+            problems += [mistake.as_json() for mistake in bad.mistakes]
     return "\n".join(lines), problems
 
 
@@ -169,7 +168,7 @@ def failure_of(error: RpcFailed, sent: Sequence[tuple[Path, Sent]]) -> Failure:
 
 def fail_file(error: BadFile, *, as_json: bool) -> NoReturn:
     """End the command with what is wrong with a file of the user's."""
-    problems = [plain(mistake) for mistake in error.mistakes]
+    problems = [mistake.as_json() for mistake in error.mistakes]
     fail(EXIT_BAD_INPUT, str(error), as_json=as_json, problems=problems)
 
 

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from spotline.cli.calls import EXIT_BAD_INPUT, EXIT_REFUSED, answered, fail
-from spotline.cli.jobs_view import plain
 
 if TYPE_CHECKING:
     from spotline.adapters.files.job_file import StatedJob
@@ -189,7 +188,7 @@ def store_packages(ready: Sequence[ReadyJob], *, as_json: bool) -> None:
 def _fail_files(bad: Sequence[BadFile], *, as_json: bool) -> NoReturn:
     """End the command with all that is wrong with files of the user's."""
     problems = [
-        {"file": error.path, **plain(mistake)} for error in bad for mistake in error.mistakes
+        {"file": error.path, **mistake.as_json()} for error in bad for mistake in error.mistakes
     ]
     message = "\n".join(str(error) for error in bad)
     fail(EXIT_BAD_INPUT, message, as_json=as_json, problems=problems)

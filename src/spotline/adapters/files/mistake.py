@@ -48,6 +48,15 @@ class Mistake:
     def __str__(self) -> str:
         return f"{self.field}: expected {self.expected}, found {self.found}"
 
+    def as_json(self) -> dict[str, str | int]:
+        """As machines read it; without a line that nobody noted."""
+        said: dict[str, str | int] = {
+            "field": self.field,
+            "expected": self.expected,
+            "found": self.found,
+        }
+        return {**said, "line": self.line} if self.line else said
+
 
 class BadFile(ContractError):
     """A file that cannot be used; `mistakes` holds each one that was seen."""

@@ -20,6 +20,7 @@ from spotline.adapters.audit.chain_file import (
 )
 from spotline.application.identity.audit import DONE, Act, AuditDoor, verified_chain
 from spotline.contracts.errors import AuditUnavailable
+from tests.eventually import PATIENCE_S
 
 ACT = Act(ts_ns=1, door=AuditDoor.COMMAND, action="a test", outcome=DONE, subject="ann")
 
@@ -56,19 +57,21 @@ def test_a_chain_goes_on_where_another_process_ended(opened, tmp_path):
 
 
 def test_a_copy_is_whole_while_the_chain_is_appended_to_and_put_away(opened, tmp_path):
-    source, ended = tmp_path / "audit", threading.Event()
+    source, ended, appended = tmp_path / "audit", threading.Event(), threading.Semaphore(0)
     writing = opened(segment_bytes=2_000)
     writing.append([ACT])
 
     def append() -> None:
         while not ended.is_set():
             writing.append([ACT] * 5)
+            appended.release()
 
     writer = threading.Thread(target=append)
     writer.start()
     try:
         held = []
         for number in range(5):
+            assert appended.acquire(timeout=PATIENCE_S)
             copy_chains(source, tmp_path / f"copy-{number}")
             held.append(holds(tmp_path / f"copy-{number}"))
     finally:
