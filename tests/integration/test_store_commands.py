@@ -130,7 +130,7 @@ async def test_a_cut_log_and_a_flipped_bit_of_the_ledger_are_found(tmp_path: Pat
     async with until_slot(tmp_path, 3, JOBS[:1]):
         pass
     flip_bytes(tmp_path / "broker", at=0.5)
-    assert "the ledger in slot 3" in (await found(tmp_path))["continuity"]
+    assert "the log ends at entry" in (await found(tmp_path))["continuity"]
 
     with sqlite3.connect(tmp_path / "ledger.sqlite") as ledger:
         ledger.execute("UPDATE charges SET cost_micro_usd = cost_micro_usd + 1")

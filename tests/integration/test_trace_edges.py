@@ -164,6 +164,12 @@ def test_a_scrape_shows_what_is_listed_and_every_service(told: Told) -> None:
         "spotline_checkpoint_save_seconds",
         "spotline_storage_free_bytes",
         "spotline_entries_parked_total",
+        # Nor a cloud of the world, its queues, its quotas and its feeds, and who joins there.
+        "spotline_cloud_messages_total",
+        "spotline_quota_used_ratio",
+        "spotline_quota_foreign_ratio",
+        "spotline_feeds_failing_seconds",
+        "spotline_joins_refused_total",
     }
 
 

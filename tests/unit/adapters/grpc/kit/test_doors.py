@@ -39,6 +39,7 @@ FILES = (
 # Texts of requests that are no names: what they may hold is said by their own readers.
 FREE = {
     *("command", "currency", "detail", "drift_detector", "etag", "image", "join_token", "location"),
+    *("identity_document", "identity_signature"),
     *("native_price_unit", "nonce", "page_token", "parameter", "path", "paths", "pattern"),
     *(
         "reason",
