@@ -21,6 +21,7 @@ from spotline.adapters.nats.connection import NatsConnection
 from spotline.adapters.nats.stream import NatsEventStream
 from spotline.contracts.subjects import StreamPart
 from spotline.runtime.broker import EmbeddedBroker
+from tests.depth import examples
 from tests.eventually import PATIENCE_S
 from tests.fakes.bytecode import compile_tests
 from tests.fakes.jetstream import jetstream_of
@@ -32,6 +33,7 @@ from tests.fakes.shared_kernels import share_kernels
 settings.register_profile(
     "laws",
     deadline=None,
+    max_examples=examples(100),
     derandomize="SPOTLINE_DEEP" not in os.environ,
     suppress_health_check=[HealthCheck.too_slow],
 )

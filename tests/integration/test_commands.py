@@ -103,7 +103,9 @@ def test_the_accounts_of_a_demo_agree_to_the_micro_dollar(
 
 
 @pytest.mark.parametrize(
-    "hash_seed", ["1", *(pytest.param(seed, marks=pytest.mark.slow) for seed in ("0", "2"))]
+    # tests/replay has the short form: a smaller log.
+    "hash_seed",
+    [pytest.param(seed, marks=pytest.mark.slow) for seed in ("0", "1", "2")],
 )
 def test_the_demos_log_verifies_under_any_hash_seed(
     small_demo: tuple[Path, dict[str, object]], hash_seed: str

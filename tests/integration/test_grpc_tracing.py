@@ -181,7 +181,8 @@ async def test_a_server_that_is_too_slow_is_told_of_as_such(told: Told) -> None:
         await eventually(lambda: told.spans("server"))
 
     assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
-    assert told.codes("server") == ["DEADLINE_EXCEEDED"]
+    # Its time begins when it hears of the call: on a busy machine the client hangs up before that ends.
+    assert set(told.codes("server")) <= {"DEADLINE_EXCEEDED", "CANCELLED"}
     assert not told.spans("server")[0].status.is_ok
 
 

@@ -146,6 +146,7 @@ def held_in(ledger: Path) -> int:
         return int(connection.execute(held).fetchone()[0])
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(400)
 async def test_a_job_whose_trainer_and_instance_are_killed_ends_on_time_with_one_bill(
     tmp_path: Path,

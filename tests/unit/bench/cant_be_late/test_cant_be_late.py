@@ -35,6 +35,7 @@ from spotline.bench.cant_be_late.ticks import (
 from spotline.bench.run_law import learn_mix
 from spotline.cli.main import app
 from spotline.contracts.errors import ContractError
+from tests.depth import examples
 from tests.reference.run_tracker import RunTracker
 
 TICK_S = 600
@@ -181,7 +182,7 @@ def test_a_productive_spot_stays_in_the_forced_zone_and_if_interrupted_is_late()
 
 
 @pytest.mark.parametrize("overhead_s", [72, 180, 360, 720])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(text=st.text(alphabet="01", min_size=24, max_size=24))
 def test_no_trace_makes_a_policy_late_or_cheaper_than_the_clairvoyant(overhead_s, text):
     task = job(work=12, deadline=20, overhead_s=overhead_s)
