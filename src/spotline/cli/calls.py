@@ -116,7 +116,11 @@ def _all_in_files(sent: Sequence[tuple[Path, Sent]], error: RpcFailed) -> tuple[
     earliest = error.earliest_feasible_deadline
     if len(error.violations) < 2:
         bad = in_files(sent, error.field, str(error), earliest)
-        return (str(error), []) if bad is None else (str(bad), [mistake.as_json() for mistake in bad.mistakes])
+        return (
+            (str(error), [])
+            if bad is None
+            else (str(bad), [mistake.as_json() for mistake in bad.mistakes])
+        )
     lines: list[str] = []
     problems: list[Any] = []
     for violation in error.violations:

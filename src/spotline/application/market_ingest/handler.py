@@ -248,8 +248,9 @@ class IngestHandler:
                 _go_on_without(state, event)
             case IncarnationBegun() if self._is_beyond(event.last_slot_before):
                 raise Unfit("last_slot_before", f"< {self._source.slots}", event.last_slot_before)
-            case IncarnationBegun() if event.last_slot_before > state.slot:
-                # Those slots were open, and paid for, in a part of the log that is lost.
+            case IncarnationBegun() if event.last_slot_before >= state.slot:
+                # Those slots were open, and paid for, in a part of the log that is lost; so may be
+                # what would have settled the last one: nobody says again what was asked for before.
                 state.slot = event.last_slot_before
                 state.settled = True
             case QuoteQuarantined():

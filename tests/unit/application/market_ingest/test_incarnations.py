@@ -43,6 +43,15 @@ def test_a_slot_that_is_known_already_is_no_reason_to_go_back():
     assert due_after(opening, first, begun(-1)) == [], "slot 0 is not settled"
 
 
+def test_a_slot_whose_answers_may_be_lost_is_not_waited_for():
+    (opening,) = due_after()
+    *_, first = due_after(opening)
+
+    *_, second = due_after(opening, first, begun(0))
+
+    assert second.slot == 1
+
+
 def test_a_market_whose_last_slot_was_open_is_over():
     (opening,) = due_after()
 
