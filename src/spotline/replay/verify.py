@@ -27,6 +27,7 @@ from spotline.contracts.codec import encode
 from spotline.contracts.envelope import Envelope, StoredEntry
 from spotline.contracts.errors import ContractError, SpotlineError
 from spotline.contracts.subjects import EVENT_TYPES, KINDS
+from spotline.domain.events.agreement import IncarnationBegun
 from spotline.domain.events.event import Event
 from spotline.domain.events.parking import EntryParked
 from spotline.replay.divergence import (
@@ -140,6 +141,7 @@ class _Hosted:
     `seen` is where the inputs are, by event id, `last_met` the place (cause, index) of the last
     decision that was recorded, `calls` are open by the id of their cause. `last_cause` is the place
     of the last input that anything recorded followed from, `unrecorded` what was parked here alone.
+    What `may_be_lost` need not have been recorded: the log was cut behind its cause.
     """
 
     turns: Turns[Any]
@@ -150,12 +152,18 @@ class _Hosted:
     last_met: tuple[_LogPlace, int] = (_NOWHERE, 0)
     last_cause: _LogPlace = _NOWHERE
     unrecorded: list[_Unrecorded] = field(default_factory=list)
+    may_be_lost: set[tuple[str, int]] = field(default_factory=set)
     digest: Any = field(default_factory=hashlib.sha256)
     decided: int = 0
 
     @property
     def spec(self) -> Spec:
         return self.turns.spec
+
+    def note_loss(self) -> None:
+        """Of what follows and was not met yet, all may be among the entries that were lost."""
+        unmet = ((each.cause, key[1], key) for key, each in self.expected.items())
+        self.may_be_lost |= {key for cause, index, key in unmet if (cause, index) > self.last_met}
 
 
 def _hosted(handler: Handler[Any]) -> _Hosted:
@@ -233,6 +241,9 @@ class _Replay:
             return
         if self._take_statistics(entry, envelope, event):
             return
+        if isinstance(event, IncarnationBegun):
+            for hosted in self._hosted:
+                hosted.note_loss()
         for hosted in self._hosted:
             # What came in another's batch is not its own, whatever it says.
             own = envelope.source == hosted.spec.service and not envelope.carried_by_other
@@ -416,7 +427,8 @@ class _Replay:
             for (cause_id, index), missing in sorted(
                 hosted.expected.items(), key=lambda item: (item[1].cause, item[0][1])
             ):
-                if (missing.cause, index) > hosted.last_met:
+                met = (missing.cause, index) <= hosted.last_met
+                if not met or (cause_id, index) in hosted.may_be_lost:
                     continue
                 del hosted.expected[cause_id, index]
                 event = missing.output.event

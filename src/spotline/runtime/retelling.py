@@ -10,6 +10,7 @@ import structlog
 
 from spotline.application.cloud_actuator.agreed_mark import (
     AgreedMark,
+    ChargesToCome,
     HeldOfJobs,
     ReadOfLog,
     is_all_told,
@@ -29,10 +30,16 @@ from spotline.contracts.batch import unpacked
 from spotline.contracts.build import envelope_for, event_of
 from spotline.contracts.errors import ContractError
 from spotline.contracts.subjects import subjects_with
+from spotline.domain.events.capacity import SlotDecided
 from spotline.domain.events.lifecycle import JobSubmitted
+from spotline.domain.events.market import SlotOpened
 from spotline.runtime.log_settling import LastingLog, settled_log
 
 _log = structlog.get_logger(__name__)
+
+ACTUATOR = "cloud_actuator"
+"""The place of the service that charges."""
+_CHARGED_ON = (SlotOpened, SlotDecided)
 
 
 class LogNow(TypedDict):
@@ -57,8 +64,9 @@ async def tell_again(
     if held.is_empty or await _is_all_told(stream, ledger, held):
         return ()
     read = await _read(stream)
-    missing = _missing(held, read.log)
-    if not missing.retold and not missing.unknown:
+    coming = await _coming(stream)
+    missing = _missing(held.without(coming), read.log)
+    if not missing.retold and not missing.unknown and not any(map(coming.covers, held.costs)):
         await _note(stream, ledger, mark_of(held, read, **await _log_now(stream), before=None))
     if stream.incarnation == FIRST:
         if not missing.lost:
@@ -131,6 +139,30 @@ async def _is_all_told(stream: LastingLog, ledger: Ledger, held: HeldOfJobs) -> 
         return False
     await _note(stream, ledger, mark_of(held, read, **now, before=mark))
     return True
+
+
+async def _coming(stream: LastingLog) -> ChargesToCome:
+    """The charges that the actuator may be about to say itself.
+
+    What it has not acknowledged it takes again, and says what it answered then, under the same ids:
+    said by others as well, a charge would count twice.
+    """
+    facts = await stream.facts([ACTUATOR])
+    place = facts.places.get(ACTUATOR)
+    first_seq = 1 if place is None else place.floor_seq + 1
+    held: set[int] = set()
+    copied: set[int] = set()
+    async for entry in stream.read(
+        subjects_with(_CHARGED_ON), first_seq=first_seq, last_seq=facts.last_seq
+    ):
+        try:
+            events = [event_of(event) for event in unpacked(entry)]
+        except ContractError:
+            continue  # those who consume it have said so
+        # As a slot opens, what was held in the one before is charged.
+        held |= {event.slot - 1 for event in events if isinstance(event, SlotOpened)}
+        copied |= {event.slot for event in events if isinstance(event, SlotDecided)}
+    return ChargesToCome(held=frozenset(held), copied=frozenset(copied))
 
 
 async def _note(stream: LastingLog, ledger: Ledger, mark: AgreedMark | None) -> None:

@@ -12,7 +12,8 @@ from spotline.application.cloud_actuator.agreed_mark import AgreedMark, HeldOfJo
 from spotline.application.cloud_actuator.ports import Admission, LedgerEntry
 from spotline.application.cloud_actuator.retelling import LogOfJobs
 from spotline.application.incarnations import LogRemembered
-from spotline.bench.faults.stream import MemoryBroker, MemoryStream
+from spotline.bench.faults.stream import DurablePlace, MemoryBroker, MemoryStream
+from spotline.domain.events.capacity import SlotDecided
 from spotline.domain.events.lifecycle import JobSubmitted
 from spotline.domain.ledger.billing import Charge
 from spotline.domain.ledger.job_records import JobRecord
@@ -222,3 +223,18 @@ def test_what_is_missing_behind_a_mark_is_never_overlooked(data):
     assert is_all_told(mark, held, tail) == all(kept)
     assert not is_all_told(replace(mark, charges=charges + 1), held, tail)
     assert not is_all_told(replace(mark, records=len(records) + 1), held, tail)
+
+
+async def test_what_the_actuator_will_say_itself_is_not_said_by_others(books):
+    await books.start()
+    decided = SlotDecided(slot=books.slot + 1, revision=0, offset_s=0, commands=0)
+    await books.log(decided, "decided")
+    await books.charge(logged=False)
+
+    told, _ = await books.start()
+    assert told == (), "it takes that slot again, and its answer is in the ledger"
+
+    place = DurablePlace(acked_seq=books.broker.last_seq)
+    books.broker.places["cloud_actuator"] = place
+    told, _ = await books.start()
+    assert [one.event.slot for one in told] == [books.slot]

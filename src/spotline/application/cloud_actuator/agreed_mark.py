@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from spotline.application.cloud_actuator.retelling import LogOfJobs
 from spotline.contracts.envelope import StoredEntry
@@ -50,6 +50,21 @@ class AgreedMark:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ChargesToCome:
+    """Charges that the actuator will say by itself.
+
+    `held` are the slots whose instances it charges, `copied` those in which it charges copies.
+    """
+
+    held: frozenset[int] = frozenset()
+    copied: frozenset[int] = frozenset()
+
+    def covers(self, cost: CostAccrued) -> bool:
+        """Whether this is one of them."""
+        return cost.slot in (self.held if cost.instances else self.copied)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HeldOfJobs:
     """What a ledger holds of jobs and costs, records in its order."""
 
@@ -67,6 +82,10 @@ class HeldOfJobs:
         """How many admitted jobs have no record of their submission."""
         told = {one.job_id for one in self.records if isinstance(one.event, JobSubmitted)}
         return len(set(self.admitted) - told)
+
+    def without(self, coming: ChargesToCome) -> HeldOfJobs:
+        """The same without charges that are still to come."""
+        return replace(self, costs=[cost for cost in self.costs if not coming.covers(cost)])
 
     def before(self, slot: int) -> tuple[int, int]:
         """How many charges there are of slots before one, and their sum in micro-USD."""

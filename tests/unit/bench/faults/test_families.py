@@ -86,3 +86,9 @@ def test_the_figures_have_the_form_that_was_promised():
     assert set(figures["families"]["kill"]) == {"runs", "faults", "violations", "planted_caught"}
     assert figures["families"]["kill"]["planted_caught"] is False
     assert 0 < figures["fail_points_covered_percent"] < 100
+
+
+@pytest.mark.parametrize("seed", [55, 64])
+def test_what_a_cut_log_lost_of_answers_holds_up_nothing_and_counts_once(seed):
+    """A charge that was said twice was charged again; a forecast that was lost held the market up."""
+    assert run_fault("bus", seed).violations == ()
