@@ -321,7 +321,6 @@ async def test_an_instance_of_ec2_joins_once_by_its_signed_document(broker, log,
             async with asyncio.timeout(PATIENCE_S):
                 while not await joined_by(ours, said):  # noqa: ASYNC110 - asked over the wire
                     await asyncio.sleep(0.01)
-            await ours.say("ReportHeartbeat", generation=0)
 
             failure = await refused(thief.join(**said))
             assert (failure.code, failure.reason) == ("PERMISSION_DENIED", "TOKEN_USED")
