@@ -267,6 +267,7 @@ async def test_backlog_is_all_that_waits_and_what_cannot_be_read_is_counted(
         assert analytics.healthy
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(240)
 async def test_restart_that_loads_for_longer_than_the_lease_goes_on(
     nats_connection, event_stream, statistics_stream, broker, monkeypatch

@@ -12,6 +12,7 @@ COMMAND = "from spotline.cli.main import app; app()"
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
 
+@pytest.mark.slow
 def test_the_figures_of_all_variants_are_written_side_by_side(tmp_path):
     out = tmp_path / "stream.json"
 

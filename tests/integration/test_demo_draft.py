@@ -91,6 +91,7 @@ def test_reports_are_recorded_once_a_slot_with_growing_progress(finished: DemoRu
     assert reports[-1].done == DRAFT.tokens
 
 
+@pytest.mark.slow
 def test_an_equal_run_decides_equally(finished: DemoRun, tmp_path: Path) -> None:
     again = run(tmp_path)
 

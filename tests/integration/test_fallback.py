@@ -7,6 +7,8 @@ import hashlib
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from spotline.application.forecaster.handler import ForecastHandler, ForecastState
 from spotline.application.selector.state import SelectorOptions
 from spotline.application.spec import Context, Outcome
@@ -119,6 +121,7 @@ def _noise(seed: str) -> ForecastStep:
     )
 
 
+@pytest.mark.slow
 async def test_a_killed_forecaster_is_done_without_and_taken_up_again(tmp_path: Path) -> None:
     by_slot, overdue = await decisions_by_slot(tmp_path, broken=(28, 33), noise=False)
 

@@ -6,6 +6,8 @@ import asyncio
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 from spotline.adapters.grpc.allocator.client import JobClient
 from spotline.adapters.ledger.opening import ledger_url
 from spotline.adapters.ledger.sql import SqlLedger
@@ -36,6 +38,7 @@ ROUGH = chosen_cloud(
 )
 
 
+@pytest.mark.slow
 async def test_refusals_and_mid_slot_losses_are_decided_at_once(tmp_path: Path) -> None:
     # Spot may be gone within the slot, so the safety net must not count on it.
     options = SelectorOptions(forecast_timeout_s=60.0, rehearsals=0, spot_firm=False)

@@ -103,13 +103,21 @@ class NatsEventStream:
         stream = cls(
             connection, partition=partition, part=part, publish_timeout_s=publish_timeout_s
         )
-        await stream.ask(
+        try:
+            await stream._make_sure(part, limits)
+            await stream.look()
+        except nats.js.errors.NotFoundError:
+            # It was being removed as it was found.
+            await stream._make_sure(part, limits)
+            await stream.look()
+        return stream
+
+    async def _make_sure(self, part: StreamPart, limits: StreamLimits | None) -> None:
+        await self.ask(
             lambda link: ensure_stream(
-                link.client, part, partition=partition, limits=limits, may_make=link.sets_up
+                link.client, part, partition=self.partition, limits=limits, may_make=link.sets_up
             )
         )
-        await stream.look()
-        return stream
 
     async def look(self) -> None:
         """Take the stream as it is now for what it is to be from here on."""
