@@ -47,7 +47,7 @@ def write_config(
         ],
         "offerings": _offerings(world),
         # By which instances prove that they are these accounts'.
-        "identity_certificates": str(state / CERTIFICATE),
+        "identity_certificates": str((state / CERTIFICATE).absolute()),
     }
     said = {
         "cloud": "aws",

@@ -1,6 +1,7 @@
 """The configuration that a rehearsal writes is one that Spotline reads."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import yaml
 
@@ -28,6 +29,16 @@ def test_templates_and_subnets_are_those_of_the_rehearsal(tmp_path):
     assert sold.launch_template_id == rig.template(P4D)
     assert sold.subnet_id in {one["SubnetId"] for one in rig.call("DescribeSubnets")["Subnets"]}
     assert sold.placement_group == f"spotline-{FAR}"
+
+
+def test_files_are_named_wherever_the_rehearsal_was_started(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with rehearsed_ec2(tmp_path, made_market()) as rig:
+        write_config(rig.world, Path("spotline.yaml"), Path("state"), "http://127.0.0.1:1", {})
+    section = yaml.safe_load(Path("spotline.yaml").read_text())["clouds"]["aws"]
+
+    # A relative one would begin at the folder of the file.
+    assert Path(section["identity_certificates"]).is_relative_to(tmp_path / "state")
 
 
 def test_a_reservation_says_what_it_commits_to(tmp_path):
