@@ -171,6 +171,33 @@ async def test_a_call_refused_for_a_passing_reason_is_sent_again_with_its_token(
     assert first == second
 
 
+@pytest.mark.parametrize("code", ["ExpiredToken", "InvalidLaunchTemplateId.NotFoundException"])
+async def test_a_no_that_comes_before_aws_looks_at_the_token_says_nothing_of_what_was_lost(
+    aws, cloud, code
+):
+    aws.api.will("create_fleet", NoAnswer("killed"), AwsRefused(code, "no"), fleet("i-1"))
+    with pytest.raises(UnknownOutcome):
+        await cloud.launch(request(instances=1))
+
+    with pytest.raises(UnknownOutcome, match=code.partition(".")[0]):
+        await aws.another().launch(request(instances=1))
+    granted = await aws.another().launch(request(instances=1))
+
+    assert ids(granted.instances) == ["i-1"]
+
+
+async def test_no_capacity_for_a_token_that_was_sent_before_is_its_answer(aws, cloud):
+    short = AwsRefused("InsufficientInstanceCapacity", "none")
+    aws.api.will("create_fleet", NoAnswer("killed"), short, fleet("i-1"))
+    with pytest.raises(UnknownOutcome):
+        await cloud.launch(request(instances=1))
+
+    answers = [await cloud.launch(request(instances=1)) for _ in range(2)]
+
+    assert {grant.refusal.refusal_class for grant in answers} == {RefusalClass.NO_CAPACITY}
+    assert len(aws.api.of("create_fleet")) == 2
+
+
 async def test_an_account_without_the_role_of_spot_is_not_asked_for_spot_again(aws, cloud):
     aws.api.will("create_fleet", AwsRefused("ServiceLinkedRoleCreationNotPermitted", "no role"))
     first = await cloud.launch(request("t", 1))
