@@ -79,7 +79,10 @@ class Truth:
 
 @dataclass
 class NastyCloud:
-    """Implements `CloudProvider`; `now_ns` is its clock and the actuator's."""
+    """Implements `CloudProvider`; `now_ns` is its clock and the actuator's.
+
+    The next `scripted` refusal comes after the work was done where `works_before_failing`.
+    """
 
     seed: int
     nasty: Nastiness = field(default_factory=Nastiness)
@@ -92,6 +95,7 @@ class NastyCloud:
     epoch: int = 0
     scripted: list[Refusal | Exception] = field(default_factory=list)
     lose_answers: int = 0
+    works_before_failing: bool = False
 
     def __post_init__(self) -> None:
         self._random = random.Random(self.seed)
@@ -154,6 +158,10 @@ class NastyCloud:
         if self.scripted:
             self.launches.append(request)
             word = self.scripted.pop(0)
+            if self.works_before_failing:
+                self.works_before_failing = False
+                for index in range(request.instances):
+                    self._start(request, index)
             if isinstance(word, Refusal):
                 self.refusals.append((request, word))
                 return Grant(instances=(), refusal=word)
