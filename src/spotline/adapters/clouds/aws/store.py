@@ -349,6 +349,8 @@ class AwsStore:
 
     def keep_aside(self, message_id: str, body: str, problem: str) -> None:
         """Keep a message that cannot be read, for a person."""
+        # Not all that JSON calls text can be stored as such.
+        body = body.encode("utf-8", "backslashreplace").decode()
         with self.transaction() as connection:
             connection.execute(
                 "INSERT OR IGNORE INTO unread VALUES (?, ?, ?)", (message_id, body, problem)

@@ -526,6 +526,49 @@ async def test_of_an_end_without_notice_ec2_is_asked_why(aws, cloud):
     assert event.interruption is InterruptionKind.CAPACITY_RECLAIMED
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        "[" * 100_000,
+        '{"id": ' + "9" * 5000 + "}",
+        message(1, "EC2 Spot Instance Interruption Warning", **{"instance-id": "i-\ud800"})["Body"],
+        notice(1, "i-1")["Body"].replace("2026-", "9026-"),
+        notice(1, "i-1")["Body"].replace("07:00:00Z", "07:00:00"),
+        "\ud800",
+    ],
+    ids=["deep", "long number", "half a letter", "late", "without a zone", "no text"],
+)
+async def test_no_message_keeps_the_others_from_being_heard(aws, cloud, body):
+    odd = {"MessageId": "m", "ReceiptHandle": "r", "Body": body}
+    await granted(aws, cloud, "i-2")
+    aws.api.will("receive_message", {"Messages": [odd, notice(2, "i-2")]})
+
+    told = await cloud.events("first", moment())
+
+    assert ids(event.instance for event in told) == ["i-2"]
+    assert (cloud.counts()["messages_malformed"], len(cloud.unread())) == (1, 1)
+    assert len(aws.api.of("delete_message_batch")[0]["Entries"]) == 2
+
+
+async def test_what_is_told_of_a_time_to_come_is_told_of_now(aws, cloud):
+    later = START + timedelta(hours=9)
+    await granted(aws, cloud, "i-1", "i-2")
+    told = [notice(1, "i-1", at=later), changed(2, "i-2", "running", at=later)]
+    aws.api.will("receive_message", {"Messages": told})
+
+    events = await cloud.events("first", moment())
+
+    assert {(event.at_ns, event.lead_s) for event in events} == {(START_NS, 120), (START_NS, 0)}
+
+
+async def test_an_error_that_nobody_expects_of_a_long_look_is_no_silence(aws, cloud):
+    aws.api.will("receive_message", {"Messages": [{"MessageId": "m"}]})
+
+    async with asyncio.timeout(5):
+        with pytest.raises(KeyError):
+            await cloud.pushed()
+
+
 async def test_a_queue_that_fails_for_a_moment_is_looked_into_again_at_once(aws, cloud):
     await granted(aws, cloud, "i-1")
     passing = (NoAnswer("reset"), AwsRefused("InternalError", "no", status=500))
