@@ -358,6 +358,22 @@ async def test_one_that_is_not_found_stops_no_other(aws, cloud):
     assert asked == [["i-1", "i-2", "i-3"], ["i-1", "i-3"]]
 
 
+async def test_one_that_is_protected_against_its_end_keeps_no_other_alive(aws, cloud):
+    await granted(aws, cloud, "i-1", "i-2", "i-3")
+    protected = AwsRefused(
+        "OperationNotPermitted",
+        "The instance 'i-2' may not be terminated. Modify its 'disableApiTermination' instance "
+        "attribute and try again.",
+    )
+    aws.api.will("terminate_instances", protected, {}, protected)
+
+    await cloud.terminate(US, ["i-1", "i-2", "i-3"])
+    await cloud.terminate(US, ["i-2"])
+
+    asked = [call["InstanceIds"] for call in aws.api.of("terminate_instances")]
+    assert asked == [["i-1", "i-2", "i-3"], ["i-1", "i-3"], ["i-2"]]
+
+
 async def test_a_refusal_that_names_nothing_is_narrowed_down(aws, cloud):
     await granted(aws, cloud, "i-1", "i-2")
     unnamed = AwsRefused("InvalidInstanceID.NotFound", "some do not exist")
