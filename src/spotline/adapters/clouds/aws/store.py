@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,14 +16,13 @@ from typing import Any
 from spotline.adapters.clouds.aws import ended_lives
 from spotline.adapters.clouds.aws.api import AwsPlace
 from spotline.adapters.clouds.aws.parse import Shown, interruption_by
-from spotline.adapters.write_ahead import write_ahead
+from spotline.adapters.sqlite_file import SqliteFile
 from spotline.application.cloud_actuator.ports import (
     CloudEvent,
     CloudEventKind,
     Instance,
     InstanceState,
 )
-from spotline.contracts.errors import ConfigError
 from spotline.domain.events.capacity import InterruptionKind
 from spotline.domain.ledger.billing_rules import BilledLife
 from spotline.domain.market.offering import CapacityType
@@ -98,64 +95,24 @@ class ToldEvent:
     lead_s: int = 0
 
 
-class AwsStore:
-    """Opens the file and hands out transactions, to one thread at a time.
-
-    Raises
-    ------
-    ConfigError
-        The file was written by another version of the schema.
-    """
+class AwsStore(SqliteFile):
+    """Opens the file; errors as `SqliteFile`."""
 
     def __init__(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._lock = threading.RLock()
-        self._connection = sqlite3.connect(
-            path, isolation_level=None, timeout=10.0, check_same_thread=False
+        super().__init__(
+            path,
+            _SCHEMA + ended_lives.SCHEMA,
+            version=SCHEMA_VERSION,
+            name="the store of the cloud aws",
+            # A launch that was sent must be known after a power failure.
+            outlives_power=True,
         )
-        self._connection.row_factory = sqlite3.Row
-        write_ahead(self._connection)
-        # A launch that was sent must be known after a power failure, too.
-        self._connection.execute("PRAGMA synchronous=FULL")
-        version = int(self._connection.execute("PRAGMA user_version").fetchone()[0])
-        if version not in (0, SCHEMA_VERSION):
-            self._connection.close()
-            raise ConfigError(
-                f"{path}: the store of the cloud aws has schema {version}, this version reads "
-                f"{SCHEMA_VERSION}; use another store directory"
-            )
-        if not version:
-            with self.transaction() as connection:
-                for statement in (_SCHEMA + ended_lives.SCHEMA).split(";"):
-                    connection.execute(statement)
-                connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
-
-    def close(self) -> None:
-        """Close the file; instances live on."""
-        with self._lock:
-            self._connection.close()
-
-    @contextmanager
-    def transaction(self) -> Iterator[sqlite3.Connection]:
-        """All or nothing, against every other thread and process on the file."""
-        with self._lock:
-            self._connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield self._connection
-            except BaseException:
-                self._connection.execute("ROLLBACK")
-                raise
-            self._connection.execute("COMMIT")
-
-    def _rows(self, query: str, parameters: Sequence[object] = ()) -> list[sqlite3.Row]:
-        with self._lock:
-            return self._connection.execute(query, parameters).fetchall()
 
     # --- launches -----------------------------------------------------------------------------
 
     def launch(self, owner: str, token: str) -> SentLaunch | None:
         """What is known of a token; None if it was never sent."""
-        rows = self._rows("SELECT * FROM launches WHERE owner = ? AND token = ?", (owner, token))
+        rows = self.rows("SELECT * FROM launches WHERE owner = ? AND token = ?", (owner, token))
         if not rows:
             return None
         row = rows[0]
@@ -231,19 +188,19 @@ class AwsStore:
     def never_ran(self, instance_ids: Iterable[str]) -> set[str]:
         """Those of these instances that were still pending as they were ended."""
         query = "SELECT instance_id FROM never_ran WHERE instance_id = ?"
-        return {one for one in instance_ids if self._rows(query, (one,))}
+        return {one for one in instance_ids if self.rows(query, (one,))}
 
     def ended_lives(self, instance_ids: Iterable[str]) -> dict[str, BilledLife]:
         """From when until when these ran, of those that were shown as they ended."""
         query = "SELECT * FROM ended_lives WHERE instance_id = ?"
-        rows = [row for one in instance_ids for row in self._rows(query, (one,))]
+        rows = [row for one in instance_ids for row in self.rows(query, (one,))]
         return {row["instance_id"]: ended_lives.life_of(row) for row in rows}
 
     def known(self, instance_ids: Iterable[str]) -> dict[str, KnownInstance]:
         """Those of these instances that were ever granted or shown."""
         found = {}
         for instance_id in instance_ids:
-            rows = self._rows("SELECT * FROM instances WHERE instance_id = ?", (instance_id,))
+            rows = self.rows("SELECT * FROM instances WHERE instance_id = ?", (instance_id,))
             found.update({row["instance_id"]: _known_of(row) for row in rows})
         return found
 
@@ -252,7 +209,7 @@ class AwsStore:
 
         Of those that were granted, only what was shown since.
         """
-        rows = self._rows(
+        rows = self.rows(
             "SELECT * FROM instances WHERE owner = ? AND account = ? AND region = ? AND shown = 1 "
             "AND state != ? ORDER BY launch_order",
             (owner, place.account, place.region, InstanceState.ENDED.value),
@@ -262,13 +219,13 @@ class AwsStore:
     def owners(self) -> list[str]:
         """All owners of instances that are known."""
         return [
-            row["owner"] for row in self._rows("SELECT DISTINCT owner FROM instances ORDER BY 1")
+            row["owner"] for row in self.rows("SELECT DISTINCT owner FROM instances ORDER BY 1")
         ]
 
     def order_of(self, instance_ids: Iterable[str]) -> dict[str, int]:
         """The launch order of known instances."""
         query = "SELECT launch_order FROM instances WHERE instance_id = ?"
-        found = {one: self._rows(query, (one,)) for one in instance_ids}
+        found = {one: self.rows(query, (one,)) for one in instance_ids}
         return {one: int(rows[0]["launch_order"]) for one, rows in found.items() if rows}
 
     # --- events -------------------------------------------------------------------------------
@@ -295,14 +252,14 @@ class AwsStore:
     def any_news(self) -> bool:
         """Whether something was told of an instance of ours that nobody has taken."""
         return bool(
-            self._rows(
+            self.rows(
                 "SELECT 1 FROM events JOIN instances USING (instance_id) WHERE token = '' LIMIT 1"
             )
         )
 
     def unexplained(self) -> list[str]:
         """Instances whose end was told, is not taken, and of whose reason nothing is known."""
-        rows = self._rows(
+        rows = self.rows(
             "SELECT DISTINCT instance_id FROM events JOIN instances USING (instance_id) "
             "WHERE token = '' AND events.state = ? AND reason = '' AND noticed = 0 AND asked = 0 "
             "ORDER BY instance_id",
@@ -362,7 +319,7 @@ class AwsStore:
 
     def unread(self) -> list[tuple[str, str]]:
         """Messages that could not be read, and why."""
-        rows = self._rows("SELECT body, problem FROM unread ORDER BY rowid")
+        rows = self.rows("SELECT body, problem FROM unread ORDER BY rowid")
         return [(row["body"], row["problem"]) for row in rows]
 
     def count(self, name: str, more: int = 1) -> None:
@@ -376,7 +333,7 @@ class AwsStore:
 
     def counts(self) -> dict[str, int]:
         """All that was counted."""
-        return {row["name"]: row["count"] for row in self._rows("SELECT * FROM counts")}
+        return {row["name"]: row["count"] for row in self.rows("SELECT * FROM counts")}
 
 
 def _know(connection: sqlite3.Connection, shown: Shown, now_ns: int, *, seen: bool) -> None:
