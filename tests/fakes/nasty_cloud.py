@@ -22,6 +22,7 @@ from spotline.application.cloud_actuator.ports import (
     LaunchRequest,
     Owner,
     OwnerFenced,
+    PartialListing,
     Refusal,
 )
 from spotline.contracts.errors import ProviderUnavailable, UnknownOutcome
@@ -81,7 +82,7 @@ class Truth:
 class NastyCloud:
     """Implements `CloudProvider`; `now_ns` is its clock and the actuator's.
 
-    The next `scripted` refusal comes after the work was done where `works_before_failing`.
+    Of `silent` offerings it shows nothing. The next `scripted` refusal comes after the work was done where `works_before_failing`.
     """
 
     seed: int
@@ -96,6 +97,7 @@ class NastyCloud:
     scripted: list[Refusal | Exception] = field(default_factory=list)
     lose_answers: int = 0
     works_before_failing: bool = False
+    silent: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         self._random = random.Random(self.seed)
@@ -204,7 +206,7 @@ class NastyCloud:
     async def list(self, owner_name: str) -> Sequence[Instance]:
         shown = []
         for truth in self.truths.values():
-            if self.now_ns < truth.shown_ns:
+            if self.now_ns < truth.shown_ns or truth.instance.offering_id in self.silent:
                 continue
             if not truth.hidden and self._hits(self.nasty.hidden_once):
                 truth.hidden = True
@@ -219,7 +221,7 @@ class NastyCloud:
             ready = self.now_ns >= truth.instance.ready_ns
             state = InstanceState.RUNNING if ready else InstanceState.PENDING
             shown.append(replace(truth.instance, state=state))
-        return tuple(shown)
+        return PartialListing(shown, self.silent) if self.silent else tuple(shown)
 
     async def events(self, token: str, at: Moment) -> Sequence[CloudEvent]:
         if token not in self._takings:

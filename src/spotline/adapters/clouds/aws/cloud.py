@@ -30,6 +30,7 @@ from spotline.application.cloud_actuator.ports import (
     InstanceState,
     LaunchRequest,
     Owner,
+    PartialListing,
 )
 from spotline.contracts.errors import ProviderUnavailable
 from spotline.domain.ledger.billing_rules import BilledLife
@@ -187,7 +188,9 @@ class AwsCloud:
 
         listed: list[Instance] = []
         stopped: list[str] = []
+        silent: set[str] = set()
         for place, shown in (await everywhere(places, ask, "list")).items():
+            silent |= self._silent_in(place, answers=isinstance(shown, list))
             if isinstance(shown, list):
                 listed += self._learnt(owner_name, place, shown)
                 stopped += [one.instance.instance_id for one in shown if one.stopped]
@@ -196,7 +199,17 @@ class AwsCloud:
         # It was not we who stopped them; they cost their disks, and might be started again.
         await self._ends.release(stopped)
         order = self._store.order_of([one.instance_id for one in listed])
-        return tuple(sorted(listed, key=lambda one: order[one.instance_id]))
+        listed.sort(key=lambda one: order[one.instance_id])
+        return PartialListing(listed, silent) if silent else tuple(listed)
+
+    def _silent_in(self, place: AwsPlace, *, answers: bool) -> set[str]:
+        """The offerings of a place of which nothing new is known: it is silent, or not believed."""
+        return {
+            offering.offering_id
+            for offering in self._settings.offerings
+            if (offering.account, offering.region) == (place.account, place.region)
+            and not (answers and not self._zones.is_impaired(place, offering.zone))
+        }
 
     def _learnt(
         self, owner_name: str, place: AwsPlace, shown: Sequence[Shown]

@@ -11,7 +11,12 @@ from spotline.adapters.clouds.aws.cloud import AwsCloud
 from spotline.adapters.clouds.aws.errors import AwsRefused, NoAnswer, NotReached
 from spotline.adapters.clouds.aws.launches import TOKEN_AGE_S
 from spotline.adapters.clouds.aws.readings import readings_of
-from spotline.application.cloud_actuator.ports import CloudEventKind, InstanceState, Owner
+from spotline.application.cloud_actuator.ports import (
+    CloudEventKind,
+    InstanceState,
+    Owner,
+    silent_in,
+)
 from spotline.contracts.errors import ProviderUnavailable, Throttled, UnknownOutcome
 from spotline.domain.events.capacity import InterruptionKind, RefusalClass
 from spotline.domain.market.offering import CapacityType
@@ -274,6 +279,17 @@ async def test_an_account_that_has_lost_its_rights_keeps_what_it_showed_and_stop
 
     states = {one.instance_id: one.state for one in shown}
     assert states == {"i-1": InstanceState.ENDED, "i-2": InstanceState.RUNNING}
+
+
+async def test_a_listing_says_of_which_offerings_nobody_answered(aws, cloud):
+    impaired = {"AvailabilityZones": [{"ZoneId": "use1-az1", "State": "impaired"}]}
+    aws.api.will("describe_instances", NotReached("no route"), {}, {})
+    aws.api.will("describe_availability_zones", impaired, account="other")
+
+    first, second = [silent_in(await cloud.list(OWNER)) for _ in range(2)]
+
+    assert first == {one.offering_id for one in SETTINGS.offerings}
+    assert second == {SETTINGS.offerings[1].offering_id}
 
 
 async def test_a_listing_that_is_throttled_anywhere_is_asked_for_again(aws, cloud):
