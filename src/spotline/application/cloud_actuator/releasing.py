@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from spotline.application.cloud_actuator.lives import LivesInHand
 from spotline.application.cloud_actuator.ports import (
     CloudProvider,
+    Instance,
     InstanceState,
     Ledger,
     LedgerEnd,
     LedgerEntry,
+    silent_in,
 )
 from spotline.domain.ledger.instance_life import Graces, LifeInput
 
@@ -52,12 +54,11 @@ async def release_all(
     owner = ledger.owner
     held = await ledger.held()
     lives = LivesInHand(await ledger.lives(), graces or Graces(), await ledger.latest_ns())
-    shown = await cloud.list(owner.name)
-    # Also what the ledger does not know: an orphan costs as much.
-    running = {
-        instance.instance_id for instance in shown if instance.state is not InstanceState.ENDED
-    }
-    ids = tuple(sorted({instance.instance_id for instance in held} | running))
+    # Also what the ledger does not know: an orphan costs as much. And what was asked to end before.
+    look = _Look({instance.instance_id: instance.offering_id for instance in held}, lives)
+    running = look.alive(await cloud.list(owner.name))
+    known = {life.instance_id for life in lives.all() if life.ours and not life.is_launch}
+    ids = tuple(sorted({instance.instance_id for instance in held} | running | known))
     if not ids:
         return ReleasedInstances(instance_ids=(), still_there=())
     await ledger.check_epoch()
@@ -71,18 +72,45 @@ async def release_all(
         for instance in held
     ]
     await ledger.record(LedgerEntry(slot=slot, ended=tuple(ends), transitions=lives.drain()))
-    left = set(ids)
-    while left:
-        # What is not shown after it was asked to end is over: nothing else is looked up by its id.
-        left &= {
-            instance.instance_id
-            for instance in await cloud.list(owner.name)
-            if instance.state is not InstanceState.ENDED
-        }
-        if left and not await wait():
+    left, asked = set(ids), set(ids)
+    while left := look.left(left, await cloud.list(owner.name)):
+        if not await wait():
             break
+        # What was not found the first time may be by now.
+        await cloud.terminate(owner, sorted(left))
+        asked |= left
+    ids = tuple(sorted(asked))
     for instance_id in ids:
         if instance_id in lives and instance_id not in left:
             lives.learn(instance_id, LifeInput.SEEN_ENDED)
     await ledger.record(LedgerEntry(slot=slot, transitions=lives.drain()))
     return ReleasedInstances(instance_ids=ids, still_there=tuple(sorted(left)))
+
+
+class _Look:
+    """What the cloud shows of what is to end, look after look."""
+
+    def __init__(self, offerings: dict[str, str], lives: LivesInHand) -> None:
+        self._offerings, self._lives = offerings, lives
+        self._shown: set[str] = set()
+
+    def alive(self, listing: Sequence[Instance]) -> set[str]:
+        """What is shown and has not ended."""
+        self._offerings |= {one.instance_id: one.offering_id for one in listing}
+        self._shown |= {one.instance_id for one in listing}
+        return {one.instance_id for one in listing if one.state is not InstanceState.ENDED}
+
+    def left(self, ids: set[str], listing: Sequence[Instance]) -> set[str]:
+        """What of these is not seen to be over, and what else is shown by now."""
+        alive, silent = self.alive(listing), silent_in(listing)
+        shown = {one.instance_id for one in listing}
+        return alive | {
+            instance_id
+            for instance_id in ids - shown
+            if not self._was_shown(instance_id) or self._offerings.get(instance_id) in silent
+        }
+
+    def _was_shown(self, instance_id: str) -> bool:
+        """Whether it was there to be seen: what is fresh may show late. An ended life is not in hand."""
+        life = self._lives.get(instance_id)
+        return instance_id in self._shown or life is None or life.shown
