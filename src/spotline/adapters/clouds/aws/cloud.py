@@ -43,6 +43,8 @@ _STRANGER_S = 900
 # Where there is no queue, instances are looked at so often, in wall time.
 LOOK_S = 60.0
 QUOTAS_S = 3600
+# Wall seconds that their reading may take: notices are waited for only after it.
+QUOTAS_WITHIN_S = 10.0
 
 
 class AwsCloud:
@@ -96,11 +98,17 @@ class AwsCloud:
             return
         self._quotas_ns = now_ns
         try:
-            found = await everywhere(
-                self._places, lambda place: read_quotas(self._api, self._settings, place), "quotas"
-            )
+            async with asyncio.timeout(QUOTAS_WITHIN_S):
+                found = await everywhere(
+                    self._places,
+                    lambda place: read_quotas(self._api, self._settings, place),
+                    "quotas",
+                )
         except ProviderUnavailable as error:
             _log.warning("quotas_not_read", error=str(error))
+            return
+        except TimeoutError:
+            _log.warning("quotas_not_read", error=f"no answer within {QUOTAS_WITHIN_S:g} s")
             return
         answers = (answer for answer in found.values() if not isinstance(answer, Failure))
         self._quotas = tuple(quota for answer in answers for quota in answer)

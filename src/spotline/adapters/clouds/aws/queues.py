@@ -37,6 +37,8 @@ _VISIBILITY_S = 20
 # A queue that is full of others' messages must not hold up a step.
 _MOST_LOOKS = 20
 _TRIES = 3
+# Wall seconds: then a step goes on without what a queue may hold, which its look still takes.
+DRAINED_WITHIN_S = 15.0
 # Wall seconds. A missing right does not come back within moments, an answer does.
 _SHORT_REST_S, _REST_S = 0.2, 5.0
 
@@ -51,6 +53,7 @@ class Queues:
         self._wait_s = settings.queue_wait_s
         self._urls = dict(_urls(settings))
         self._looks: dict[AwsPlace, Future[None]] = {}
+        self._drains: dict[AwsPlace, Future[None]] = {}
         self._closed = threading.Event()
 
     @property
@@ -72,10 +75,23 @@ class Queues:
         Throttled
             AWS asks us to slow down.
         """
-        looks = [self._api.start(partial(self._drain, place)) for place in self._urls]
-        done = await asyncio.gather(*map(asyncio.wrap_future, looks), return_exceptions=True)
-        for place, error in zip(self._urls, done, strict=True):
-            if isinstance(error, BaseException):
+        if not self._urls:
+            return
+        for place in self._urls:
+            drain = self._drains.get(place)
+            if drain is None or drain.done():
+                self._drains[place] = self._api.start(partial(self._drain, place))
+        waited = {place: asyncio.wrap_future(self._drains[place]) for place in self._urls}
+        try:
+            await asyncio.wait(waited.values(), timeout=DRAINED_WITHIN_S)
+        finally:
+            late = {place for place, one in waited.items() if not one.done()}
+            for place in late:
+                waited[place].cancel()
+        for place, one in waited.items():
+            silent = NoAnswer(f"not read within {DRAINED_WITHIN_S:g} s")
+            error = silent if place in late else one.exception()
+            if error is not None:
                 self._say(place, error)
 
     async def wait(self) -> None:

@@ -2,11 +2,13 @@
 
 import asyncio
 import json
+from concurrent.futures import Future
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from spotline.adapters.clouds.aws import queues
 from spotline.adapters.clouds.aws.cloud import AwsCloud
 from spotline.adapters.clouds.aws.errors import AwsRefused, NoAnswer, NotReached
 from spotline.adapters.clouds.aws.launches import TOKEN_AGE_S
@@ -618,6 +620,38 @@ async def test_a_queue_that_fails_stops_nothing(aws, cloud):
 
     assert await cloud.events("first", moment()) == ()
     assert cloud.counts()["queue_failures"] == 1
+
+
+async def test_a_queue_that_hangs_holds_up_no_step_and_is_looked_into_once(aws, cloud, monkeypatch):
+    monkeypatch.setattr(queues, "DRAINED_WITHIN_S", 0.01)
+    hanging, started = Future(), []
+    aws.api.start = lambda work: started.append(work) or hanging
+    hanging.set_running_or_notify_cancel()
+
+    async with asyncio.timeout(5):
+        for number in range(3):
+            assert await cloud.events(f"taking-{number}", moment()) == ()
+
+    assert (len(started), cloud.counts()["queue_failures"]) == (1, 3)
+    hanging.set_result(None)
+    await cloud.events("later", moment())
+    await cloud.events("again", moment())
+    assert len(started) == 3
+
+
+async def test_quotas_that_nobody_tells_hold_up_no_notice(aws, cloud, monkeypatch):
+    monkeypatch.setattr("spotline.adapters.clouds.aws.cloud.QUOTAS_WITHIN_S", 0.01)
+    await granted(aws, cloud, "i-1")
+    aws.api.will("receive_message", {"Messages": [notice(1, "i-1")]})
+
+    async def never(*_, **__):
+        await asyncio.Event().wait()
+
+    aws.api.read = never
+    async with asyncio.timeout(5):
+        await cloud.pushed()
+
+    assert [event.kind for event in await cloud.events("t", moment())] == [CloudEventKind.NOTICE]
 
 
 async def test_an_end_that_only_a_listing_shows_is_told_with_its_time(aws, cloud):
