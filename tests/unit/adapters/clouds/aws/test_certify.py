@@ -409,6 +409,24 @@ def test_what_is_no_export_is_refused(tmp_path, text):
         read_export(path)
 
 
+@pytest.mark.parametrize(
+    "raw",
+    [
+        gzip.compress(b"ResourceId,BilledCost\ni-1,0.5\n")[:10] + b"\xff" * 30,
+        b'ResourceId,BilledCost\ni-1,"' + b"9" * 200_000 + b'"\n',
+        b"ResourceId,BilledCost\ni-1,NaN\n",
+        b"ResourceId,BilledCost\ni-1,Infinity\n",
+    ],
+    ids=["packed badly", "a field too long", "no number", "no end"],
+)
+def test_an_export_that_is_damaged_is_refused(tmp_path, raw):
+    path = tmp_path / "export.csv"
+    path.write_bytes(raw)
+
+    with pytest.raises(ContractError, match=r"export\.csv"):
+        read_export(path)
+
+
 def test_our_count_and_the_bill_are_compared_line_by_line():
     lines = [
         BilledLine(resource_id="i-1", usage="BoxUsage:g5.xlarge", cost_micro_usd=PRICE - 50),
