@@ -163,7 +163,11 @@ class BotoApi:
                 self._clients.popitem()[1].close()
 
     def _client(self, place: AwsPlace, service: str) -> Any:
-        with self._making[place.account]:
+        making = self._making.get(place.account)
+        if making is None:
+            said = f"account {place.account} is not in the settings"
+            raise AwsRefused("AuthFailure", said, status=401)
+        with making:
             made = self._clients.get((place, service))
             if made is None:
                 account = self._accounts[place.account]

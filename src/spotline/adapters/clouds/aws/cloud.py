@@ -67,7 +67,8 @@ class AwsCloud:
         self._api, self._settings, self._clock = api, settings, clock
         self._store = AwsStore(path)
         self._zones = ZoneHealth(api, clock)
-        self._places = placed(settings)
+        # What runs where nothing is offered any more is looked at, and ended, until it is over.
+        self._places = tuple(sorted({*placed(settings), *self._store.places()}))
         self._launches = FleetLaunches(api, self._store, settings, clock, self._zones)
         self._ends = Ends(api, self._store, self._places, self._zones, clock)
         self._queues = Queues(api, self._store, settings, clock)
@@ -198,7 +199,7 @@ class AwsCloud:
         stopped: list[str] = []
         silent: set[str] = set()
         for place, shown in (await everywhere(places, ask, "list")).items():
-            silent |= self._silent_in(place, answers=isinstance(shown, list))
+            silent |= self._silent_in(owner_name, place, answers=isinstance(shown, list))
             if isinstance(shown, list):
                 listed += self._learnt(owner_name, place, shown)
                 stopped += [one.instance.instance_id for one in shown if one.stopped]
@@ -210,14 +211,18 @@ class AwsCloud:
         listed.sort(key=lambda one: order[one.instance_id])
         return PartialListing(listed, silent) if silent else tuple(listed)
 
-    def _silent_in(self, place: AwsPlace, *, answers: bool) -> set[str]:
+    def _silent_in(self, owner_name: str, place: AwsPlace, *, answers: bool) -> set[str]:
         """The offerings of a place of which nothing new is known: it is silent, or not believed."""
-        return {
+        offered = {
             offering.offering_id
             for offering in self._settings.offerings
             if (offering.account, offering.region) == (place.account, place.region)
             and not (answers and not self._zones.is_impaired(place, offering.zone))
         }
+        if answers:
+            return offered
+        living = self._store.living_in(owner_name, place, shown_only=False)
+        return offered | {known.instance.offering_id for known in living}
 
     def _learnt(
         self, owner_name: str, place: AwsPlace, shown: Sequence[Shown]

@@ -204,17 +204,27 @@ class AwsStore(SqliteFile):
             found.update({row["instance_id"]: _known_of(row) for row in rows})
         return found
 
-    def living_in(self, owner: str, place: AwsPlace) -> list[KnownInstance]:
+    def living_in(
+        self, owner: str, place: AwsPlace, *, shown_only: bool = True
+    ) -> list[KnownInstance]:
         """What was last seen of an owner's instances in a place and had not ended, in launch order.
 
-        Of those that were granted, only what was shown since.
+        Of those that were granted, only what was shown since, or all of them.
         """
         rows = self.rows(
-            "SELECT * FROM instances WHERE owner = ? AND account = ? AND region = ? AND shown = 1 "
+            "SELECT * FROM instances WHERE owner = ? AND account = ? AND region = ? AND shown >= ? "
             "AND state != ? ORDER BY launch_order",
-            (owner, place.account, place.region, InstanceState.ENDED.value),
+            (owner, place.account, place.region, int(shown_only), InstanceState.ENDED.value),
         )
         return [_known_of(row) for row in rows]
+
+    def places(self) -> list[AwsPlace]:
+        """Where instances were granted or shown that were not seen to end."""
+        rows = self.rows(
+            "SELECT DISTINCT account, region FROM instances WHERE state != ? ORDER BY 1, 2",
+            (InstanceState.ENDED.value,),
+        )
+        return [AwsPlace(row["account"], row["region"]) for row in rows]
 
     def owners(self) -> list[str]:
         """All owners of instances that are known."""

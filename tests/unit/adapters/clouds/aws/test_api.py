@@ -11,6 +11,7 @@ from botocore.exceptions import ClientError
 from spotline.adapters.clouds.aws.api import AwsPlace, BotoApi
 from spotline.adapters.clouds.aws.errors import AwsRefused, NotReached
 from spotline.adapters.clouds.aws.settings import AwsAccount
+from spotline.domain.events.capacity import RefusalClass
 from tests.eventually import PATIENCE_S
 from tests.fakes.aws_api import REGION, SETTINGS
 
@@ -137,3 +138,13 @@ async def test_a_connection_that_is_made_too_late_is_closed_at_once(clients, doo
             await slow
 
     assert [client.closed for client in clients] == [True] * 2
+
+
+async def test_an_account_that_is_not_in_the_settings_is_one_without_rights(clients):
+    api = opened()
+    try:
+        with pytest.raises(AwsRefused, match="account gone is not in the settings") as refused:
+            await api.call(AwsPlace("gone", REGION), "ec2", "describe_instances")
+    finally:
+        api.close()
+    assert refused.value.refusal_class is RefusalClass.UNAUTHORISED

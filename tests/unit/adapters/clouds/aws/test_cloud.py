@@ -51,6 +51,9 @@ class Aws:
         self._opened.append(cloud)
         return cloud
 
+    def opened(self, cloud):
+        self._opened.append(cloud)
+
     def close(self):
         for cloud in self._opened:
             cloud.close()
@@ -292,6 +295,26 @@ async def test_a_listing_says_of_which_offerings_nobody_answered(aws, cloud):
 
     assert first == {one.offering_id for one in SETTINGS.offerings}
     assert second == {SETTINGS.offerings[1].offering_id}
+
+
+async def test_what_runs_where_nothing_is_offered_any_more_is_looked_at_and_ended(aws, cloud):
+    gone = SETTINGS.offerings[1].offering_id
+    aws.api.will("create_fleet", fleet("i-1"), account="other")
+    await cloud.launch(request(instances=1, offering_id=gone))
+    cloud.close()
+    settings = replace(SETTINGS, offerings=SETTINGS.offerings[:1])
+    later = AwsCloud(aws.folder / "aws.sqlite", settings, aws.api, aws.clock)
+    aws.opened(later)
+    closed = AwsRefused("AuthFailure", "account other is not in the settings")
+    aws.api.will("describe_instances", closed, page(instance("i-1")), closed, account="other")
+
+    assert silent_in(await later.list(OWNER)) == {gone}
+    assert ids(await later.list(OWNER)) == ["i-1"]
+    silent = await later.list(OWNER)
+    await later.terminate(US, ["i-1"])
+
+    assert (ids(silent), silent_in(silent)) == (["i-1"], {OFFERING_ID})
+    assert [call["InstanceIds"] for call in aws.api.of("terminate_instances")] == [["i-1"]]
 
 
 async def test_a_listing_that_is_throttled_anywhere_is_asked_for_again(aws, cloud):
