@@ -40,6 +40,8 @@ _log = structlog.get_logger(__name__)
 
 # What was told of an instance that no listing has shown as ours by then is another's.
 _STRANGER_S = 900
+# What is over is kept for so long, and looked for so often: SQS tells again for 14 days at most.
+KEPT_S, _SWEPT_S = 30 * 86_400, 86_400
 # Where there is no queue, instances are looked at so often, in wall time.
 LOOK_S = 60.0
 QUOTAS_S = 3600
@@ -74,6 +76,7 @@ class AwsCloud:
         self._queues = Queues(api, self._store, settings, clock)
         self._blind = tuple(place for place in self._places if place not in self._queues.places)
         self._looked_s: float | None = None
+        self._swept_ns = 0
         self._quotas: tuple[VcpuQuota, ...] = ()
         self._quotas_ns: int | None = None
 
@@ -164,6 +167,9 @@ class AwsCloud:
         forgotten = self._store.forget_strangers(self._clock.now_ns() - _STRANGER_S * NS_PER_S)
         if forgotten:
             self._store.count("events_of_strangers", forgotten)
+        if self._clock.now_ns() - self._swept_ns >= _SWEPT_S * NS_PER_S:
+            self._swept_ns = self._clock.now_ns()
+            self._store.forget_over(self._swept_ns - KEPT_S * NS_PER_S)
         return self._store.take(token)
 
     async def pushed(self) -> None:

@@ -26,6 +26,7 @@ from spotline.application.cloud_actuator.ports import (
 from spotline.domain.events.capacity import InterruptionKind
 from spotline.domain.ledger.billing_rules import BilledLife
 from spotline.domain.market.offering import CapacityType
+from spotline.domain.units import NS_PER_S
 
 SCHEMA_VERSION = 1
 
@@ -55,6 +56,13 @@ CREATE TABLE IF NOT EXISTS counts (name TEXT PRIMARY KEY, count INTEGER NOT NULL
 """
 # A taking is asked for again right after a crash, if at all; unread messages are for a person.
 _MOST_TAKINGS = 10_000
+_ENDED = InstanceState.ENDED.value
+_FORGET = (
+    "DELETE FROM events WHERE token != '' AND heard_ns < :before",
+    "DELETE FROM launches WHERE answer IS NOT NULL AND sent_ns < :before",
+    "DELETE FROM instances WHERE state = :ended AND seen_ns < :before",
+    "DELETE FROM never_ran WHERE instance_id NOT IN (SELECT instance_id FROM instances)",
+)
 _MOST_UNREAD = 1_000
 
 
@@ -313,6 +321,13 @@ class AwsStore(SqliteFile):
                 (before_ns,),
             )
         return gone.rowcount
+
+    def forget_over(self, before_ns: int) -> None:
+        """Drop launches that were answered, instances that ended and what was told of them by then."""
+        with self.transaction() as connection:
+            for statement in _FORGET:
+                connection.execute(statement, {"before": before_ns, "ended": _ENDED})
+            connection.execute("DELETE FROM ended_lives WHERE end_s < ?", (before_ns // NS_PER_S,))
 
     def keep_aside(self, message_id: str, body: str, problem: str) -> None:
         """Keep a message that cannot be read, for a person."""

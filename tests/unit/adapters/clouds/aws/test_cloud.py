@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from spotline.adapters.clouds.aws import queues
-from spotline.adapters.clouds.aws.cloud import AwsCloud
+from spotline.adapters.clouds.aws.cloud import KEPT_S, AwsCloud
 from spotline.adapters.clouds.aws.errors import AwsRefused, NoAnswer, NotReached
 from spotline.adapters.clouds.aws.launches import TOKEN_AGE_S
 from spotline.adapters.clouds.aws.readings import readings_of
@@ -675,6 +675,30 @@ async def test_quotas_that_nobody_tells_hold_up_no_notice(aws, cloud, monkeypatc
         await cloud.pushed()
 
     assert [event.kind for event in await cloud.events("t", moment())] == [CloudEventKind.NOTICE]
+
+
+async def test_what_is_long_over_is_forgotten_and_what_lives_or_is_open_is_not(aws, cloud):
+    await granted(aws, cloud, "i-1", "i-2")
+    aws.api.will("create_fleet", NoAnswer("lost"))
+    with pytest.raises(UnknownOutcome):
+        await cloud.launch(request("open"))
+    ended = page(instance("i-1", state="terminated"), instance("i-2"))
+    aws.api.will("describe_instances", page(instance("i-1"), instance("i-2")), ended)
+    await cloud.list(OWNER)
+    await cloud.list(OWNER)
+    await cloud.events("first", moment())
+
+    aws.clock.pass_s(KEPT_S + 1)
+    await cloud.events("second", moment())
+
+    store = cloud._store
+    assert set(store.known(["i-1", "i-2"])) == {"i-2"}
+    assert [store.launch(OWNER, token) is None for token in ("t", "open")] == [True, False]
+    left = {
+        table: store.rows(f"SELECT count(*) AS n FROM {table}")[0]["n"]
+        for table in ("events", "ended_lives", "launches", "instances")
+    }
+    assert left == {"events": 0, "ended_lives": 0, "launches": 1, "instances": 1}
 
 
 async def test_an_end_that_only_a_listing_shows_is_told_with_its_time(aws, cloud):
