@@ -356,6 +356,7 @@ class TwoRegions:
     def __init__(self):
         self.fail = {}
         self.hangs = set()
+        self.empty = set()
         self.asked = []
 
     async def call(self, account, region, service, operation, **params):
@@ -368,6 +369,8 @@ class TwoRegions:
         self.asked.append((region, params["StartTime"], params.get("NextToken")))
         if region in self.fail:
             raise self.fail[region]
+        if region in self.empty:
+            return {"SpotPriceHistory": []}
         if "NextToken" not in params:
             return {"SpotPriceHistory": [], "NextToken": "2"}
         told = row(AvailabilityZone=f"{region}a", AvailabilityZoneId=None)
@@ -470,6 +473,26 @@ async def test_regions_that_all_hang_are_a_source_that_does_not_answer():
     async with asyncio.timeout(PATIENCE_S):
         with pytest.raises(ProviderUnavailable, match=r"us-east-1: no answer within 0\.01 s"):
             await two_regions(api, TurnedClock(), answer_within_s=0.01).offerings()
+
+
+async def test_an_answer_that_leaves_an_offering_out_does_not_confirm_its_price():
+    api, clock = TwoRegions(), TurnedClock()
+    feed = two_regions(api, clock, poll_s=60, confirm_every_s=60, stale_after_s=100)
+    quotes = feed.quotes()
+    said = []
+    async with asyncio.timeout(PATIENCE_S), aclosing(quotes):
+        await anext(quotes), await anext(quotes)
+        api.empty = {"us-west-2"}
+        for _ in range(3):
+            taking = asyncio.ensure_future(anext(quotes))
+            while not taking.done():
+                await asyncio.sleep(0)
+                if clock.sleepers:
+                    clock.turn(60)
+            said.append(taking.result())
+
+    assert [getattr(quoted, "offering_id", "stale") for quoted in said] == [EAST, EAST, "stale"]
+    assert said[2].offering_ids == (WEST,)
 
 
 async def test_each_asking_reaches_back_behind_the_one_before():

@@ -212,7 +212,8 @@ class AwsMarketFeed:
         now_ns: int,
     ) -> Sequence[Quoted]:
         price = self._on_demand.price(offering.region, offering.instance_type)
-        if price is None:
+        # An answer always holds the price in force: of what it leaves out it says nothing.
+        if price is None or not points:
             return ()
         return book.heard(offering.offering_id, points, price.price_micro_usd, now_ns)
 
