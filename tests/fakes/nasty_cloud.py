@@ -12,6 +12,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from spotline.application.cloud_actuator.listings import PartialListing
 from spotline.application.cloud_actuator.messages import Moment
 from spotline.application.cloud_actuator.ports import (
     CloudEvent,
@@ -22,7 +23,6 @@ from spotline.application.cloud_actuator.ports import (
     LaunchRequest,
     Owner,
     OwnerFenced,
-    PartialListing,
     Refusal,
 )
 from spotline.contracts.errors import ProviderUnavailable, UnknownOutcome

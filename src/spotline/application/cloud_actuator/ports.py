@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
@@ -132,26 +132,6 @@ class Grant:
     instances: tuple[Instance, ...]
     refusal: Refusal | None = None
     released: tuple[Instance, ...] = ()
-
-
-class PartialListing(tuple[Instance, ...]):
-    """A listing where a part of the cloud did not answer: of `silent` offerings it says nothing new.
-
-    What was last shown there stands. That something is not in it proves nothing.
-    """
-
-    silent: frozenset[str]
-
-    def __new__(cls, instances: Iterable[Instance], silent: Iterable[str]) -> PartialListing:
-        """The instances, and the ids of silent offerings."""
-        made = super().__new__(cls, instances)
-        made.silent = frozenset(silent)
-        return made
-
-
-def silent_in(listing: Sequence[Instance]) -> frozenset[str]:
-    """The offerings of which a listing says nothing new."""
-    return listing.silent if isinstance(listing, PartialListing) else frozenset()
 
 
 class CloudEventKind(Enum):
@@ -284,7 +264,7 @@ class CloudProvider(Protocol):
         """What the cloud shows now of the instances that carry the owner's tag, in launch order.
 
         Eventually consistent: a fresh launch may be missing. Ended ones are shown for a while. Where
-        a part of the cloud does not answer it is a `PartialListing`.
+        a part of the cloud does not answer it is a `PartialListing` (`listings`).
         """
         ...
 

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from spotline.application.cloud_actuator.listings import silent_in
 from spotline.application.cloud_actuator.lives import SEEN, LivesInHand, stranger_life
 from spotline.application.cloud_actuator.messages import Moment
 from spotline.application.cloud_actuator.ports import (
@@ -21,7 +22,6 @@ from spotline.application.cloud_actuator.ports import (
     InstanceState,
     Ledger,
     LedgerEntry,
-    silent_in,
 )
 from spotline.domain.ledger.instance_life import InstanceLife, LifeInput, LifeState
 from spotline.domain.units import NS_PER_S

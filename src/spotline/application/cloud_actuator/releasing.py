@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
+from spotline.application.cloud_actuator.listings import silent_in
 from spotline.application.cloud_actuator.lives import LivesInHand
 from spotline.application.cloud_actuator.ports import (
     CloudProvider,
@@ -13,7 +14,6 @@ from spotline.application.cloud_actuator.ports import (
     Ledger,
     LedgerEnd,
     LedgerEntry,
-    silent_in,
 )
 from spotline.domain.ledger.instance_life import Graces, LifeInput
 

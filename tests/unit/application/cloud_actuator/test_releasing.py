@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from spotline.adapters.ledger.threaded import ThreadedLedger
-from spotline.application.cloud_actuator.ports import InstanceState, OwnerFenced, PartialListing
+from spotline.application.cloud_actuator.listings import PartialListing
+from spotline.application.cloud_actuator.ports import InstanceState, OwnerFenced
 from spotline.application.cloud_actuator.releasing import release_all
 from spotline.domain.jobs.lot import Lot
 from spotline.domain.ledger.instance_life import LifeState

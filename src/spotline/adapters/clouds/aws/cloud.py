@@ -21,6 +21,7 @@ from spotline.adapters.clouds.aws.requests import MOST_VALUES, among, batches, o
 from spotline.adapters.clouds.aws.settings import AwsSettings
 from spotline.adapters.clouds.aws.store import AwsStore
 from spotline.adapters.clouds.aws.zones import ZoneHealth
+from spotline.application.cloud_actuator.listings import PartialListing
 from spotline.application.cloud_actuator.messages import Moment
 from spotline.application.cloud_actuator.ports import (
     CloudClock,
@@ -30,7 +31,6 @@ from spotline.application.cloud_actuator.ports import (
     InstanceState,
     LaunchRequest,
     Owner,
-    PartialListing,
 )
 from spotline.contracts.errors import ProviderUnavailable
 from spotline.domain.ledger.billing_rules import BilledLife

@@ -13,11 +13,11 @@ from spotline.adapters.clouds.aws.cloud import KEPT_S, AwsCloud
 from spotline.adapters.clouds.aws.errors import AwsRefused, NoAnswer, NotReached
 from spotline.adapters.clouds.aws.launches import TOKEN_AGE_S
 from spotline.adapters.clouds.aws.readings import readings_of
+from spotline.application.cloud_actuator.listings import silent_in
 from spotline.application.cloud_actuator.ports import (
     CloudEventKind,
     InstanceState,
     Owner,
-    silent_in,
 )
 from spotline.contracts.errors import ProviderUnavailable, Throttled, UnknownOutcome
 from spotline.domain.events.capacity import InterruptionKind, RefusalClass
