@@ -10,9 +10,10 @@ from spotline.adapters.ledger.threaded import ThreadedLedger
 from spotline.application.cloud_actuator.listings import PartialListing
 from spotline.application.cloud_actuator.ports import InstanceState, OwnerFenced
 from spotline.application.cloud_actuator.releasing import release_all
+from spotline.domain.events.capacity import SlotDecided
 from spotline.domain.jobs.lot import Lot
 from spotline.domain.ledger.instance_life import LifeState
-from tests.fakes.actuator import OWNER, Rig, opened, quote
+from tests.fakes.actuator import OWNER, Killed, Rig, command, opened, quote
 
 
 @pytest.fixture
@@ -131,6 +132,38 @@ async def test_what_never_shows_is_not_said_to_have_ended(rig):
     rig.ledger.lives = read
     again = await release_all(rig.cloud, ThreadedLedger(rig.ledger), give_up)
     assert (again.instance_ids, again.still_there) == (done.instance_ids, ())
+
+
+async def cut_off(rig) -> str:
+    """A launch that was sent, and whose answer nobody wrote down; its token."""
+    await rig.feed(opened(0, quote()))
+    rig.call(command("a", Lot(offering_id=quote().offering_id, spot=2), 0))
+    call = rig.call(SlotDecided(slot=0, revision=0, offset_s=0, commands=1))
+    # After the launch itself.
+    rig.kill.passed, rig.kill.at = 0, {3}
+    with pytest.raises(Killed):
+        await rig.perform(call)
+    (intent,) = rig.ledger.pending()
+    (launch,) = intent.launches
+    return launch.token
+
+
+async def test_what_a_launch_started_that_was_cut_off_is_waited_for_and_ended(rig):
+    await cut_off(rig)
+
+    done = await release_all(Lagging(rig.cloud, 3), ThreadedLedger(rig.ledger), go_on)
+
+    assert (len(done.instance_ids), done.still_there, done.unheard) == (2, (), ())
+    shown = await rig.cloud.list(OWNER)
+    assert {instance.state for instance in shown} == {InstanceState.ENDED}
+
+
+async def test_a_launch_of_which_nothing_is_heard_is_told_of(rig):
+    token = await cut_off(rig)
+
+    done = await release_all(Lagging(rig.cloud, 9), ThreadedLedger(rig.ledger), give_up)
+
+    assert (done.instance_ids, done.unheard) == ((), (token,))
 
 
 async def test_what_does_not_end_is_named_and_was_billed_no_further(rig):
