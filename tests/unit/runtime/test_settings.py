@@ -42,7 +42,7 @@ AGENTS = {"AGENTS_ADDRESS", "AGENTS_ADVERTISE", "AGENTS_FOLDER", "MARKET_S_PER_S
 SELECTION = {
     *("FORECAST_TIMEOUT_S", "RULE", "REHEARSALS", "SPOT_FIRM", "DECAY", "HORIZON_JOBS"),
     *("UTILITY_FLOOR_USD", "UTILITY_CEILING_USD", "WARM_START", "MOVES", "EGRESS_USD_PER_GB"),
-    *("ZONE_EGRESS_USD_PER_GB", "LIMITS", "LIMIT_GRACE_S", "SPENDING"),
+    *("ZONE_EGRESS_USD_PER_GB", "LIMITS", "LIMIT_GRACE_S", "SPENDING", "CLOUD"),
 }
 VARIABLES = {
     AllocatorSettings: {
@@ -196,6 +196,25 @@ def test_without_variables_the_options_have_their_own_defaults(settings, field):
     assert getattr(settings(), field) == type(HELD[settings, field])(**served)
 
 
+@pytest.mark.parametrize("settings", [SelectorSettings, AllocatorSettings])
+@pytest.mark.parametrize(
+    ("stated", "firm"),
+    [
+        ({}, True),
+        ({"CLOUD": "simulated"}, True),
+        ({"CLOUD": "aws"}, False),
+        ({"CLOUD": "aws", "DECAY": "0.5"}, False),
+        ({"CLOUD": "aws", "SPOT_FIRM": "true"}, True),
+        ({"SPOT_FIRM": "false"}, False),
+    ],
+)
+def test_deadlines_count_on_spot_only_where_counts_are_known(monkeypatch, settings, stated, firm):
+    for name, text in stated.items():
+        monkeypatch.setenv(f"SPOTLINE_{name}", text)
+
+    assert settings().selector.spot_firm is firm
+
+
 def test_one_variable_leaves_the_other_options_alone(monkeypatch):
     monkeypatch.setenv("SPOTLINE_DECAY", "0.5")
 
@@ -231,6 +250,7 @@ def test_an_unknown_key_is_refused(unknown):
         (SelectorSettings, "EGRESS_USD_PER_GB", "inf", "must be finite and >= 0, was inf"),
         (SelectorSettings, "ALLOCATE_TIMEOUT_S", "0", "greater than 0"),
         (SelectorSettings, "MOVES", "perhaps", "valid boolean"),
+        (SelectorSettings, "CLOUD", "moon", "cloud must be one of aws, local, simulated"),
         (PlacerSettings, "PLACEMENT_METHOD", "best", "method: "),
         (PlacerSettings, "PLACEMENT_COST", "time", "cost must be one of energy, rent, was 'time'"),
         (AnalyticsSettings, "STATISTICS_WINDOWS", "5", "size/hop in seconds"),
