@@ -121,6 +121,7 @@ def pytest_collection(session):
     finally:
         gc.freeze()
         gc.enable()
+        gc.set_threshold(10_000, 20, 20)
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
