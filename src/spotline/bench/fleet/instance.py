@@ -38,7 +38,7 @@ class Crowd:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Instance:
+class LaidCrowd:
     """A crowd laid out.
 
     `whole` is the scaled market from its beginning to the end of what is reported, whose first slot
@@ -54,7 +54,7 @@ class Instance:
 
     @property
     def demanded(self) -> float:
-        """Instance-slots of work."""
+        """LaidCrowd-slots of work."""
         return sum(instance_slots(job, self.whole.slot_s) for job in self.jobs)
 
     @property
@@ -63,7 +63,7 @@ class Instance:
         return self.demanded / float(self.reported.spot_available.sum())
 
 
-def lay_instance(source: FleetMarket, crowd: Crowd) -> Instance:
+def lay_instance(source: FleetMarket, crowd: Crowd) -> LaidCrowd:
     """Scale a market until a crowd is its load, on the longest span on which gangs still fit.
 
     Raises
@@ -88,7 +88,7 @@ def lay_instance(source: FleetMarket, crowd: Crowd) -> Instance:
         if factor >= _LEAST_FACTOR:
             break
     scaled = source.scaled(factor, LARGEST_COUNT).between(0, end)
-    return Instance(
+    return LaidCrowd(
         crowd=crowd,
         whole=scaled,
         reported=scaled.between(begin, end),
@@ -106,7 +106,7 @@ def training_jobs(source: FleetMarket, crowd: Crowd, whole: Market) -> tuple[Job
     return fleet_jobs(first, min(crowd.jobs, 240), crowd.seed + 1_000_000)
 
 
-def bound_of(instance: Instance, options: SelectorOptions) -> JointBound:
+def bound_of(instance: LaidCrowd, options: SelectorOptions) -> JointBound:
     """The joint clairvoyant of an instance; see `domain/solvers/joint_bound.py`."""
     market = instance.reported
     unknown = market.on_demand_provenance == UNKNOWN
@@ -146,9 +146,7 @@ def _moving(market: Market, job: Job, options: SelectorOptions) -> MovingJob:
     )
 
 
-def _least_egress_micro_usd_per_gb(
-    offerings: Sequence[Offering], options: SelectorOptions
-) -> int:
+def _least_egress_micro_usd_per_gb(offerings: Sequence[Offering], options: SelectorOptions) -> int:
     """What leaving an offering for another costs at least, over all pairs."""
     places = {(o.provider, o.region, o.zone) for o in offerings}
     if len(places) < len(offerings):

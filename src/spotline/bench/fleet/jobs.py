@@ -7,6 +7,7 @@ programs of the bound stay small.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,7 +36,7 @@ _CENT_MICRO_USD = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobClass:
+class CrowdClass:
     """What jobs of a kind have in common.
 
     `deadline_slots` and `tightness` (share of the time to the deadline that the largest count needs
@@ -54,26 +55,33 @@ class JobClass:
 
 
 CLASSES = (
-    JobClass(
+    CrowdClass(
         name="small", share=0.25, counts=(1, 2, 4), deadline_slots=(8, 24),
         tightness=(0.40, 0.78), launch_s=300, shrink_s=300, migrate_s=600, interrupted_s=600,
     ),
-    JobClass(
+    CrowdClass(
         name="elastic", share=0.30, counts=(2, 4, 8), deadline_slots=(8, 24),
         tightness=(0.40, 0.78), launch_s=300, shrink_s=300, migrate_s=600, interrupted_s=600,
     ),
-    JobClass(
+    CrowdClass(
         name="gang", share=0.30, counts=(8,), deadline_slots=(8, 24),
         tightness=(0.40, 0.78), launch_s=600, shrink_s=300, migrate_s=900, interrupted_s=900,
     ),
-    JobClass(
+    CrowdClass(
         name="heavy", share=0.15, counts=(4, 8), deadline_slots=(18, 24),
         tightness=(0.35, 0.60), launch_s=2700, shrink_s=900, migrate_s=3600, interrupted_s=3600,
     ),
 )  # fmt: skip
 
 
-def fleet_jobs(market: Market, n: int, seed: int) -> tuple[Job, ...]:
+def fleet_jobs(
+    market: Market,
+    n: int,
+    seed: int,
+    *,
+    classes: Sequence[CrowdClass] = CLASSES,
+    arriving: int | None = None,
+) -> tuple[Job, ...]:
     """Draw `n` jobs that begin and end within a market; equal arguments give equal jobs.
 
     Half of the deadlines are hard, half soft (worthless after half as long again). Every job can
@@ -84,30 +92,31 @@ def fleet_jobs(market: Market, n: int, seed: int) -> tuple[Job, ...]:
     ----------
     market
         Its slot grid places the jobs; arrivals are uniform over all slots from which a job of its
-        length ends within the market.
+        length ends within the market, or over the first `arriving` of them.
 
     Raises
     ------
     ValueError
-        `n` < 1, or the market is shorter than the longest job.
+        `n` < 1, or the market is shorter than a job.
     """
-    if n < 1 or market.slots < LONGEST_SLOTS:
-        raise ValueError(
-            f"n must be >= 1 and a market have >= {LONGEST_SLOTS} slots, were {n}, {market.slots}"
-        )
+    if n < 1:
+        raise ValueError(f"n must be >= 1, was {n}")
     rng = np.random.Generator(np.random.PCG64([seed, n]))
-    shares = [one.share for one in CLASSES]
+    shares = [kind.share for kind in classes]
     drawn = []
     for index in range(n):
-        kind = CLASSES[int(rng.choice(len(CLASSES), p=shares))]
+        kind = classes[int(rng.choice(len(classes), p=shares))]
         deadline = int(rng.integers(kind.deadline_slots[0], kind.deadline_slots[1] + 1))
         hard = bool(rng.random() >= _SOFT_SHARE)
         end = deadline if hard else deadline + deadline // 2
         tightness = float(rng.uniform(*kind.tightness))
         margin = float(rng.uniform(*_VALUE_OF_ON_DEMAND))
-        first = int(rng.integers(0, market.slots - end + 1))
+        latest = market.slots - end
+        if latest < 0:
+            raise ValueError(f"market must have >= {end} slots, had {market.slots}")
+        first = int(rng.integers(0, latest + 1 if arriving is None else min(arriving, latest + 1)))
         drawn.append((first, index, kind, deadline, end, tightness, margin))
-    drawn.sort(key=lambda one: one[:2])
+    drawn.sort(key=lambda placed: placed[:2])
     return tuple(
         _job(market, kind, first, (deadline, end), tightness, margin, f"fleet-{seed}-{number:05d}")
         for number, (first, _, kind, deadline, end, tightness, margin) in enumerate(drawn)
@@ -115,13 +124,13 @@ def fleet_jobs(market: Market, n: int, seed: int) -> tuple[Job, ...]:
 
 
 def instance_slots(job: Job, slot_s: int) -> float:
-    """Instance-slots of work of a job of this crowd."""
+    """LaidCrowd-slots of work of a job of this crowd."""
     return job.work.amount * S_PER_HOUR / slot_s
 
 
 def _job(
     market: Market,
-    kind: JobClass,
+    kind: CrowdClass,
     first: int,
     slots: tuple[int, int],
     tightness: float,

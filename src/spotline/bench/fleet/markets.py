@@ -17,9 +17,7 @@ from spotline.domain.market.market import OBSERVED, Market
 GENERATED, NINE_ZONES, H100 = "generated", "nine-zones", "h100"
 MARKET_NAMES = (GENERATED, NINE_ZONES, H100)
 
-_WORLDS: Mapping[str, str] = MappingProxyType(
-    {NINE_ZONES: "aws-v100-2023", H100: "skynomad-h100"}
-)
+_WORLDS: Mapping[str, str] = MappingProxyType({NINE_ZONES: "aws-v100-2023", H100: "skynomad-h100"})
 _PRESETS = ("cloud-zones", "neocloud")
 _GENERATED_SLOTS = 336
 # The nine zones of the traces say up or down of one node; quoted worlds of gangs have 16.
@@ -87,7 +85,9 @@ def fleet_market(name: str, data: Path, seed: int) -> FleetMarket:
             limited=tuple(range(0, len(market.offerings), _LIMITED_EVERY)),
         )
     if name not in _WORLDS:
-        raise ContractError("--cell", f"market must be one of {', '.join(MARKET_NAMES)}, was {name!r}")
+        raise ContractError(
+            "--cell", f"market must be one of {', '.join(MARKET_NAMES)}, was {name!r}"
+        )
     world = load_world(_WORLDS[name], data, seed)
     if world is None:
         raise ContractError(

@@ -46,7 +46,7 @@ from spotline.domain.solvers.moving_life import (
     IDLE,
     KINDS,
     MOVE,
-    Places,
+    LifePlaces,
     Quotes,
     best_moving_life,
 )
@@ -57,8 +57,12 @@ FloatArray = npt.NDArray[np.float64]
 # As many cells as `window.CELL_LIMIT` allows a single program.
 CELL_LIMIT = 4096
 # Passes over all jobs, and blocks of jobs between which prices move within a pass.
-PASSES = 12
+PASSES = 30
 BLOCKS = 24
+# A bound is computed after every so many passes: it costs as much as a pass.
+_PASSES_PER_BOUND = 3
+# Shares of the prices that jobs pay while a joint schedule is looked for.
+_DECIDING_SHARES = (0.0, 0.5, 0.8, 1.0)
 # First step, as a share of the mean on-demand price for a slot that is asked for twice over.
 _STEP = 0.6
 
@@ -103,7 +107,7 @@ class SharedCapacity:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class JointBound:
-    """No joint schedule earns more than `upper_micro_usd`.
+    """No joint schedule earns more than `upper_micro_usd`; one was found that earns `attained_micro_usd`.
 
     `alone_micro_usd` is the sum of what each job could earn alone, the bound at no price; `spot_extra` and
     `on_demand_extra` are the prices behind the bound, micro-USD per instance and slot, shape
@@ -112,6 +116,7 @@ class JointBound:
     """
 
     upper_micro_usd: int
+    attained_micro_usd: int
     alone_micro_usd: int
     job_micro_usd: tuple[int, ...]
     spot_extra: IntArray
@@ -132,11 +137,11 @@ def joint_bound(
     Parameters
     ----------
     passes
-        Evaluations of all jobs, >= 0, beside the one without prices.
+        Passes over all jobs in which prices move, >= 0.
     blocks
         Each pass moves prices after every one of so many blocks of jobs (incremental subgradients:
-        Nedic and Bertsekas, SIAM Journal on Optimization 12(1), 2001) and then evaluates all jobs
-        at the mean of the prices of the pass.
+        Nedic and Bertsekas, SIAM Journal on Optimization 12(1), 2001); bounds are computed at
+        the mean of the prices of a pass.
 
     Returns
     -------
@@ -157,8 +162,10 @@ def joint_bound(
     best, best_prices = alone, prices
     if jobs and passes and alone.excess > 0:
         descent = _Descent(lives, market, priced, blocks)
-        for _ in range(passes):
+        for number in range(1, passes + 1):
             mean = descent.go_on()
+            if number % _PASSES_PER_BOUND and number < passes:
+                continue
             found = _evaluate(lives, market, mean, priced)
             if found.upper < best.upper:
                 best, best_prices = found, mean
@@ -166,12 +173,46 @@ def joint_bound(
                 break
     return JointBound(
         upper_micro_usd=best.upper,
+        attained_micro_usd=_attained(jobs, lives, market, best_prices, priced),
         alone_micro_usd=alone.upper,
         job_micro_usd=best.worth,
         spot_extra=best_prices.spot,
         on_demand_extra=best_prices.on_demand,
         exact=best.exact,
     )
+
+
+def bound_at(
+    jobs: Sequence[MovingJob],
+    market: SharedCapacity,
+    spot_extra: IntArray,
+    on_demand_extra: IntArray,
+    *,
+    cell_limit: int = CELL_LIMIT,
+) -> int:
+    """L at stated prices, micro-USD: a bound by itself, whatever the prices >= 0.
+
+    Parameters
+    ----------
+    spot_extra, on_demand_extra
+        Micro-USD per instance and slot, int64, shape (slots, offerings). Those of on-demand whose
+        stock changes must be 0: it is not shared.
+
+    Raises
+    ------
+    ValueError
+        A price is negative or cannot be asked, or as for `joint_bound`.
+    """
+    held, priced = _shared(market)
+    for name, prices in (("spot_extra", spot_extra), ("on_demand_extra", on_demand_extra)):
+        if prices.shape != market.spot.shape or prices.dtype != np.int64:
+            raise ValueError(f"{name} must be int64 of shape {market.spot.shape}")
+        if prices.size and int(prices.min()) < 0:
+            raise ValueError(f"{name} must be >= 0 everywhere, was {int(prices.min())}")
+    if on_demand_extra[:, ~priced].any():
+        raise ValueError("on_demand_extra must be 0 where the stock changes")
+    lives = [_Life(job, held, cell_limit) for job in jobs]
+    return _evaluate(lives, held, _Prices(spot_extra, on_demand_extra), priced).upper
 
 
 # --- one job ----------------------------------------------------------------------------------
@@ -199,15 +240,27 @@ class _Life:
             )
         self._market = market
         self._cell_limit = cell_limit
+        self.lossless = not any(program.lost_s for program in known)
         self._places = _places_of(job, known[0], market, self._first, self._end)
 
-    def best(self, prices: _Prices) -> tuple[int, bool, IntArray, IntArray]:
-        """What the job earns at most at these prices, and where and what it then holds by slot."""
+    @property
+    def burden(self) -> tuple[int, int]:
+        """How hard it is to fit in: what a change costs it, and its least count."""
+        places = self._places
+        return int(places.kind_s[:, GROW].max()), int((places.spot + places.on_demand).min())
+
+    def best(
+        self, prices: _Prices, left: SharedCapacity | None = None
+    ) -> tuple[int, bool, IntArray, IntArray]:
+        """What the job earns at most at these prices, and where and what it then holds by slot.
+
+        `left` is what others leave it, all there is without.
+        """
         if self._first == self._end:
             none = np.zeros(0, dtype=np.int64)
             return 0, True, none, none
         span = slice(self._first, self._end)
-        market = self._market
+        market = left or self._market
         quotes = Quotes(
             market.spot_price[span],
             market.on_demand_price[span],
@@ -228,7 +281,7 @@ class _Life:
 
 def _places_of(
     job: MovingJob, program: JobProgram, market: SharedCapacity, first: int, end: int
-) -> Places:
+) -> LifePlaces:
     sets = all_configurations(program, most_spot=program.max_instances)
     # Without the idle set, to which every set can shrink.
     spot, on_demand = sets.spot[1:].copy(), sets.on_demand[1:].copy()
@@ -257,7 +310,7 @@ def _places_of(
     late = min(program.deadline_slots, program.end_slots)
     most = program.max_instances
     stocked = bool(np.all(market.on_demand[first + late : end] >= most))
-    return Places(
+    return LifePlaces(
         slot_s=program.slot_s,
         work_quanta=program.work_quanta,
         fee=job.fee_micro_usd,
@@ -354,6 +407,47 @@ def _evaluate(
     )
 
 
+def _attained(
+    jobs: Sequence[MovingJob],
+    lives: Sequence[_Life],
+    market: SharedCapacity,
+    prices: _Prices,
+    priced: npt.NDArray[np.bool_],
+) -> int:
+    """What a joint schedule earns: each job takes its best life of what those before it left.
+
+    Jobs pay a share of the prices for deciding only, so that they leave what others need more.
+    What others took looks like an interruption here, so the schedule is one that can be had. Where
+    gains are rounded up or work can be lost it is no schedule: nothing is claimed.
+    """
+    most = 0
+    hardest = [
+        (-lives[j].burden[0], -lives[j].burden[1], job.first_slot, j) for j, job in enumerate(jobs)
+    ]
+    order = [j for *_, j in sorted(hardest)]
+    for share in _DECIDING_SHARES:
+        charged = _whole(prices.spot, prices.on_demand, share)
+        left = SharedCapacity(
+            spot_price=market.spot_price,
+            on_demand_price=market.on_demand_price,
+            spot=market.spot.copy(),
+            on_demand=market.on_demand.copy(),
+        )
+        total = 0
+        for j in order:
+            value, exact, offering, held = lives[j].best(charged, left)
+            if not (exact and lives[j].lossless):
+                return 0
+            used = _Prices.none(market)
+            lives[j].count(offering, held, used)
+            total += value + int((used.spot * charged.spot).sum())
+            total += int((used.on_demand * charged.on_demand).sum())
+            left.spot[:] -= used.spot
+            left.on_demand[:] -= np.where(priced, used.on_demand, 0)
+        most = max(most, total)
+    return most
+
+
 class _Descent:
     """Incremental subgradient steps on the prices, scaled by what each offering has."""
 
@@ -394,8 +488,13 @@ class _Descent:
             self._stock = np.maximum(0.0, self._stock + step * self._stock_scale * over)
             spot_sum += self._spot
             stock_sum += self._stock
-        return _whole(spot_sum * share, stock_sum * share)
+        return _whole(spot_sum, stock_sum, share)
 
 
-def _whole(spot: FloatArray, stock: FloatArray) -> _Prices:
-    return _Prices(np.floor(spot).astype(np.int64), np.floor(stock).astype(np.int64))
+def _whole(
+    spot: FloatArray | IntArray, stock: FloatArray | IntArray, share: float = 1.0
+) -> _Prices:
+    """Whole prices, a share of these, rounded down."""
+    return _Prices(
+        np.floor(spot * share).astype(np.int64), np.floor(stock * share).astype(np.int64)
+    )

@@ -8,13 +8,13 @@ Spot and on-demand carry surcharges beside their prices: those of `joint_bound`.
 
 Bundles that the kernels share:
 
-Places
+LifePlaces
     What a job is, and what it may hold, on each offering.
 Quotes
     Prices, surcharges and counts by slot and offering.
 Plane
     Gains and changes on the grid of progress.
-Rows
+LifeRows
     Values by slot: where the row of each state lies.
 """
 
@@ -37,7 +37,7 @@ IDLE = -1
 LEAST = -(2**62)
 
 
-class Places(NamedTuple):
+class LifePlaces(NamedTuple):
     """A job on every offering.
 
     `rate` is in quanta per second by (offering, set), 0 where a set cannot be held; `kind_s`
@@ -88,7 +88,7 @@ class Plane(NamedTuple):
     fresh: BoolArray
 
 
-class Rows(NamedTuple):
+class LifeRows(NamedTuple):
     """Values before slot t: `row[t, level, offering, set]` of the block of t, row 0 is idle.
 
     Cells `low[t]` to `high[t]` are reached and can still finish; below, nothing is worth holding.
@@ -104,7 +104,7 @@ class Rows(NamedTuple):
 
 @kernel
 def best_moving_life(
-    places: Places, quotes: Quotes, cell_limit: int
+    places: LifePlaces, quotes: Quotes, cell_limit: int
 ) -> tuple[int, bool, IntArray, IntArray]:
     """Return the worth of the best life, whether it is exact, and offering and set by slot.
 
@@ -120,7 +120,7 @@ def best_moving_life(
 
 
 @inlined
-def lay_plane(places: Places, cell_limit: int) -> Plane:
+def lay_plane(places: LifePlaces, cell_limit: int) -> Plane:
     """Lay the grid out; gains are rounded up where it is coarser than exact."""
     offerings, sets = places.rate.shape
     slot_s = places.slot_s
@@ -178,7 +178,7 @@ def lay_plane(places: Places, cell_limit: int) -> Plane:
 
 
 @inlined
-def lay_paid(places: Places, quotes: Quotes) -> tuple[IntArray, BoolArray]:
+def lay_paid(places: LifePlaces, quotes: Quotes) -> tuple[IntArray, BoolArray]:
     """What every set costs, surcharges included, and whether it can be held."""
     slots = places.finish.shape[0]
     offerings, sets = places.rate.shape
@@ -203,7 +203,7 @@ def lay_paid(places: Places, quotes: Quotes) -> tuple[IntArray, BoolArray]:
 
 
 @inlined
-def lay_rows(places: Places, quotes: Quotes, plane: Plane, usable: BoolArray) -> Rows:
+def lay_rows(places: LifePlaces, quotes: Quotes, plane: Plane, usable: BoolArray) -> LifeRows:
     """Find a row for every state that can come up; interrupted sets of an offering share one."""
     slots, offerings, sets = usable.shape
     low = np.zeros(slots + 1, dtype=np.int64)
@@ -235,17 +235,17 @@ def lay_rows(places: Places, quotes: Quotes, plane: Plane, usable: BoolArray) ->
                         row[t, level, o, c] = count
                         count += 1
         total += count * width
-    return Rows(low, high, start, row, width, np.empty(total, dtype=np.int64))
+    return LifeRows(low, high, start, row, width, np.empty(total, dtype=np.int64))
 
 
 @inlined
 def induce(
-    places: Places,
+    places: LifePlaces,
     quotes: Quotes,
     plane: Plane,
     paid: IntArray,
     usable: BoolArray,
-    rows: Rows,
+    rows: LifeRows,
 ) -> None:
     """Fill all rows, from the last slot to the first."""
     slots, offerings, sets = usable.shape
@@ -274,7 +274,7 @@ def induce(
 
 
 @inlined
-def frame(places: Places, plane: Plane, rows: Rows, t: int) -> None:
+def frame(places: LifePlaces, plane: Plane, rows: LifeRows, t: int) -> None:
     """Write into the rows before slot t what finishing in the one before earns, and hopelessness."""
     end = rows.start[t + 1] if t + 1 < rows.start.shape[0] else rows.values.shape[0]
     for at in range(rows.start[t], end, rows.width):
@@ -289,7 +289,7 @@ def begin(
     plane: Plane,
     paid: IntArray,
     usable: BoolArray,
-    rows: Rows,
+    rows: LifeRows,
     t: int,
     begun: IntArray,
     anywhere: IntArray,
@@ -314,11 +314,11 @@ def begin(
 
 @inlined
 def shrink(
-    places: Places,
+    places: LifePlaces,
     plane: Plane,
     paid: IntArray,
     usable: BoolArray,
-    rows: Rows,
+    rows: LifeRows,
     where: tuple[int, int, int],
     shrunk: IntArray,
 ) -> None:
@@ -339,12 +339,12 @@ def shrink(
 
 @inlined
 def settle(
-    places: Places,
+    places: LifePlaces,
     quotes: Quotes,
     plane: Plane,
     paid: IntArray,
     usable: BoolArray,
-    rows: Rows,
+    rows: LifeRows,
     where: tuple[int, int, int],
     found: tuple[IntArray, IntArray, IntArray],
 ) -> None:
@@ -378,12 +378,12 @@ def settle(
 
 @inlined
 def retrace(
-    places: Places,
+    places: LifePlaces,
     quotes: Quotes,
     plane: Plane,
     paid: IntArray,
     usable: BoolArray,
-    rows: Rows,
+    rows: LifeRows,
 ) -> tuple[int, IntArray, IntArray]:
     """Go forward from the first slot: the value of the best life, and offering and set by slot."""
     slots, offerings, sets = usable.shape
@@ -421,7 +421,9 @@ def retrace(
 
 
 @inlined
-def kind_of(places: Places, home: int, inside: int, offering: int, new: int, broken: bool) -> int:
+def kind_of(
+    places: LifePlaces, home: int, inside: int, offering: int, new: int, broken: bool
+) -> int:
     """Class of taking a set on an offering, from one held at `home` or from nothing."""
     if home == IDLE:
         return LAUNCH
