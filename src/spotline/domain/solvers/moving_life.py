@@ -14,7 +14,7 @@ Quotes
     Prices, surcharges and counts by slot and offering.
 Plane
     Gains and changes on the grid of progress.
-LifeRows
+ValueRows
     Values by slot: where the row of each state lies.
 """
 
@@ -88,7 +88,7 @@ class Plane(NamedTuple):
     fresh: BoolArray
 
 
-class LifeRows(NamedTuple):
+class ValueRows(NamedTuple):
     """Values before slot t: `row[t, level, offering, set]` of the block of t, row 0 is idle.
 
     Cells `low[t]` to `high[t]` are reached and can still finish; below, nothing is worth holding.
@@ -203,7 +203,7 @@ def lay_paid(places: LifePlaces, quotes: Quotes) -> tuple[IntArray, BoolArray]:
 
 
 @inlined
-def lay_rows(places: LifePlaces, quotes: Quotes, plane: Plane, usable: BoolArray) -> LifeRows:
+def lay_rows(places: LifePlaces, quotes: Quotes, plane: Plane, usable: BoolArray) -> ValueRows:
     """Find a row for every state that can come up; interrupted sets of an offering share one."""
     slots, offerings, sets = usable.shape
     low = np.zeros(slots + 1, dtype=np.int64)
@@ -235,7 +235,7 @@ def lay_rows(places: LifePlaces, quotes: Quotes, plane: Plane, usable: BoolArray
                         row[t, level, o, c] = count
                         count += 1
         total += count * width
-    return LifeRows(low, high, start, row, width, np.empty(total, dtype=np.int64))
+    return ValueRows(low, high, start, row, width, np.empty(total, dtype=np.int64))
 
 
 @inlined
@@ -245,7 +245,7 @@ def induce(
     plane: Plane,
     paid: IntArray,
     usable: BoolArray,
-    rows: LifeRows,
+    rows: ValueRows,
 ) -> None:
     """Fill all rows, from the last slot to the first."""
     slots, offerings, sets = usable.shape
@@ -274,7 +274,7 @@ def induce(
 
 
 @inlined
-def frame(places: LifePlaces, plane: Plane, rows: LifeRows, t: int) -> None:
+def frame(places: LifePlaces, plane: Plane, rows: ValueRows, t: int) -> None:
     """Write into the rows before slot t what finishing in the one before earns, and hopelessness."""
     end = rows.start[t + 1] if t + 1 < rows.start.shape[0] else rows.values.shape[0]
     for at in range(rows.start[t], end, rows.width):
@@ -289,7 +289,7 @@ def begin(
     plane: Plane,
     paid: IntArray,
     usable: BoolArray,
-    rows: LifeRows,
+    rows: ValueRows,
     t: int,
     begun: IntArray,
     anywhere: IntArray,
@@ -318,7 +318,7 @@ def shrink(
     plane: Plane,
     paid: IntArray,
     usable: BoolArray,
-    rows: LifeRows,
+    rows: ValueRows,
     where: tuple[int, int, int],
     shrunk: IntArray,
 ) -> None:
@@ -344,7 +344,7 @@ def settle(
     plane: Plane,
     paid: IntArray,
     usable: BoolArray,
-    rows: LifeRows,
+    rows: ValueRows,
     where: tuple[int, int, int],
     found: tuple[IntArray, IntArray, IntArray],
 ) -> None:
@@ -383,7 +383,7 @@ def retrace(
     plane: Plane,
     paid: IntArray,
     usable: BoolArray,
-    rows: LifeRows,
+    rows: ValueRows,
 ) -> tuple[int, IntArray, IntArray]:
     """Go forward from the first slot: the value of the best life, and offering and set by slot."""
     slots, offerings, sets = usable.shape
