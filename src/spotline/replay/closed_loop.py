@@ -61,7 +61,7 @@ def closed_loop(
     if any(name == SPOTLINE or policy_named(name).needs_forecast for name in rules):
         course = course_of(market, options.forecaster, options.horizon_slots, Information.FULL)
     else:
-        course = _course_unforecast(market)
+        course = course_unforecast(market)
     return {
         name: tuple(run_rule(course, jobs, name, options.selector, options.seed).lives(jobs))
         for name in rules
@@ -91,7 +91,7 @@ def _slots_needed(market: Market, jobs: Sequence[Job]) -> int:
     return min(market.slots, -(-(last_ns - market.start_ns) // (market.slot_s * NS_PER_S)))
 
 
-def _course_unforecast(market: Market) -> MarketCourse:
+def course_unforecast(market: Market) -> MarketCourse:
     """A market of which nothing is forecast, for rules that look at no forecast."""
     slots = slots_of(market)
     return MarketCourse(
