@@ -81,6 +81,7 @@ class QualityExtent:
     selector_jobs: int = 1000
     known_law_jobs: int = 4000
     known_law_pasts: int = 5
+    known_law_futures: int = 400
     noise_shares_percent: tuple[int, ...] = SHARES_PERCENT
     noise_seeds: tuple[int, ...] = NOISE_SEEDS
     relearn_slots: int = 48
@@ -98,6 +99,7 @@ QUICK = QualityExtent(
     selector_jobs=50,
     known_law_jobs=60,
     known_law_pasts=1,
+    known_law_futures=20,
     noise_shares_percent=(0, 100),
     noise_seeds=NOISE_SEEDS[:1],
     most_series=2,
@@ -179,7 +181,11 @@ def run_quality(
             tell(f"{whole.name}: less information")
             _hard_information(figures, prepared, extent)
     tell("known laws")
-    figures["known_law"] = known_law_table(jobs=extent.known_law_jobs, pasts=extent.known_law_pasts)
+    figures["known_law"] = known_law_table(
+        jobs=extent.known_law_jobs,
+        pasts=extent.known_law_pasts,
+        futures=extent.known_law_futures,
+    )
     figures["meta"] = _meta(families, missing, forecaster, command, extent)
     figures["meta"]["selector_jobs"] = selector_jobs
     figures["targets"] = judged(figures)

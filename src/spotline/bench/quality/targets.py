@@ -13,6 +13,7 @@ LEAST_MEAN_POINTS = -0.2
 WORTH_CLOSING_POINTS = 2.0
 LEAST_CLOSED_PERCENT = 30.0
 LEAST_KNOWN_LAW_PERCENT = 99.8
+MOST_CERTIFICATE_PERCENT = 1.5
 MOST_REGRET_JOBS = {"adahedge": 2.0, "adahedge/delay-20": 8.0}
 _NOISY_POLICIES = ("ahap(5,1,0.5)", "ahap(5,5,0.5)")
 
@@ -91,6 +92,14 @@ def _known_laws(table: Mapping[str, Any]) -> Iterator[Target]:
             f">= {LEAST_KNOWN_LAW_PERCENT:g}",
             percent,
             met=percent >= LEAST_KNOWN_LAW_PERCENT,
+        )
+        above = _number(row["certificate"]["above_percent"][2])
+        yield _target(
+            "ceiling of every online policy above `sdp`, upper end",
+            name,
+            f"<= {MOST_CERTIFICATE_PERCENT:g} %",
+            above,
+            met=above <= MOST_CERTIFICATE_PERCENT,
         )
 
 

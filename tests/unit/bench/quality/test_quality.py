@@ -51,6 +51,7 @@ TINY = QualityExtent(
     selector_jobs=10,
     known_law_jobs=4,
     known_law_pasts=1,
+    known_law_futures=2,
     noise_shares_percent=(0, 100),
     noise_seeds=(31,),
     most_series=1,
@@ -354,7 +355,7 @@ def test_sampled_markets_follow_their_law(known: Any) -> None:
 
 
 def test_a_learned_law_is_compared_with_the_true_one_on_the_same_path() -> None:
-    table = known_law_table(jobs=40, pasts=1)
+    table = known_law_table(jobs=40, pasts=1, futures=2)
 
     assert set(table) == {known.name for known in KNOWN_LAWS}
     for row in table.values():
