@@ -49,6 +49,11 @@ def table_spec(
     )
 
 
+def surcharged(spec: TableSpec, surcharge: int, program: JobProgram, law: MarketLaw) -> TableSpec:
+    """Name the table that takes spot to come for dearer by `surcharge`, micro-USD per hour."""
+    return same_table_of(replace(spec, spot_surcharge_micro_usd=surcharge), program, law)
+
+
 def same_table_of(spec: TableSpec, program: JobProgram, law: MarketLaw) -> TableSpec:
     """Name the table that differs from the one named by `spec` in the job's program alone."""
     return replace(spec, table_id=table_id(_terms(spec, program, law)))
@@ -104,4 +109,5 @@ def _terms(spec: TableSpec, program: JobProgram, law: MarketLaw) -> TableTerms:
         on_demand_available=spec.on_demand_available,
         taken=spec.taken,
         reserve_slots=spec.on_demand_reserve_slots,
+        spot_surcharge=spec.spot_surcharge_micro_usd,
     )

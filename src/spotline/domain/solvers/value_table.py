@@ -46,14 +46,20 @@ _MOST_COUNTS = 12
 _LEAST_COUNTS = 3
 
 
-@canonical_as("TableTerms", "program law on_demand_price on_demand_available taken reserve_slots")
+@canonical_as(
+    "TableTerms",
+    "program law on_demand_price on_demand_available taken reserve_slots",
+    later="spot_surcharge",
+)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableTerms:
     """All that a value table depends on; equal terms, equal table.
 
     `on_demand_price` is micro-USD per instance-hour, `on_demand_available` what may be counted
     on. `taken` instances of spot are held by jobs that are served earlier and are expected to
-    stay so. A launch of on-demand may have to wait for `reserve_slots`.
+    stay so. A launch of on-demand may have to wait for `reserve_slots`. Spot of the slots to come is
+    taken to cost `spot_surcharge` micro-USD per instance-hour more than its price: the shadow price
+    of what other jobs could do with it. The present slot is decided at its price.
     """
 
     program: JobProgram
@@ -62,6 +68,7 @@ class TableTerms:
     on_demand_available: int
     taken: int = 0
     reserve_slots: int = 0
+    spot_surcharge: int = 0
 
 
 def table_id(terms: TableTerms) -> str:
@@ -123,6 +130,7 @@ def build_table(terms: TableTerms) -> ValueTable:
     full = int(layout.by_count[RATE, -1]) * program.slot_s
     needed = -(-(np.arange(1, cells + 1, dtype=np.int64) * cell) // full)
     prices = np.array(space.price_centres_ppm, dtype=np.int64) * terms.on_demand_price // PPM
+    prices += terms.spot_surcharge
     after = _solve(
         layout.row,
         np.array((cell, terms.reserve_slots, terms.on_demand_price, terms.on_demand_available)),

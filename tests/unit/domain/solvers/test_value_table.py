@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -233,3 +234,15 @@ def test_without_a_table_all_useful_spot_is_held() -> None:
     )
 
     assert SDP.choose(untold, ()).holding == Holding(spot=2)
+
+
+def test_surcharge_is_a_price_that_is_paid_later_only() -> None:
+    law, job = two_level_law(0.9, 0.4), program(deadline=5)
+    dearer = two_level_law(0.9, 0.4, prices=(500_000,))
+    plain, priced = terms_of(job, law), replace(terms_of(job, law), spot_surcharge=200_000)
+
+    assert table_id(replace(plain, spot_surcharge=0)) == table_id(plain) != table_id(priced)
+    shown = build_table(priced).after
+    assert np.array_equal(shown, build_table(terms_of(job, dearer)).after)
+    assert (shown <= build_table(plain).after).all()
+    assert (shown < build_table(plain).after).any()
