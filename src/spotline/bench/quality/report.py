@@ -104,8 +104,8 @@ def _reading(meta: Mapping[str, Any]) -> list[str]:
         "policies with a hard deadline that were late; for the default they count under any policy "
         "it may draw.",
         "",
-        "Laws of the market are learned on the first half of every series and then left alone; "
-        "reported jobs begin in the second half. Forecasts are issued slot by slot by "
+        "Laws of the market are learned on the first half of every series (of `h100` on four days "
+        "of seven) and then left alone; reported jobs begin after that. Forecasts are issued slot by slot by "
         f"`{meta['forecaster']}`, which knows that slot and those before. `spotline` draws each job's policy from "
         f"the weights of `{meta['rule']}` over the whole pool ({meta['policies']} policies), warm-"
         "started on jobs of the second quarter (under laws of the first) and moved by jobs whose "
@@ -250,6 +250,12 @@ def _information(figures: Figures) -> list[str]:
                 title = section.replace("_", " ")
                 lines += ["", f"### {family}, {title}, d = {deadline}", "", sentence]
                 lines += ["", *_policy_table(rows)]
+                behind = rows[SPOTLINE].get("vs_counted_points")
+                if behind is not None:
+                    lines += [
+                        "",
+                        f"Against seeing every count, on the same jobs: {_interval(behind)} points.",
+                    ]
     lines += [
         "",
         "The clairvoyant is that of full information; the pool is a short one, since every slot is "

@@ -199,7 +199,7 @@ def foresight_of(
     ----------
     surcharge_micro_usd
         What spot costs beyond its price by slot until the deadline, micro-USD per instance-hour:
-        the shadow price of capacity, where jobs share it. None is 0 everywhere.
+        the shadow price of capacity, where jobs share it. None is what the terms say, everywhere.
     most_entries
         Of the answer, 4 bytes each. With fewer the ceiling is less tight, and no less valid.
 
@@ -210,7 +210,7 @@ def foresight_of(
     """
     program, law = terms.program, terms.law
     slots = max(1, program.deadline_slots)
-    surcharge = np.zeros(slots, dtype=np.int64)
+    surcharge = np.full(slots, terms.spot_surcharge, dtype=np.int64)
     if surcharge_micro_usd is not None:
         surcharge[:] = _checked(np.asarray(surcharge_micro_usd, dtype=np.int64), slots)
     counts = np.maximum(law.run_counts() - terms.taken, 0)

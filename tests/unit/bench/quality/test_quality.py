@@ -339,6 +339,20 @@ def test_with_plenty_of_spot_it_does_not_matter_what_is_known(tmp_path: Path) ->
     assert censored.late(SPOTLINE).size == first.late(SPOTLINE).size == 0
 
 
+def test_hidden_counts_are_compared_with_seen_ones_on_the_same_jobs(
+    figures: dict[str, Any],
+) -> None:
+    for deadlines in figures["censored"].values():
+        for rows in deadlines.values():
+            low, mean, high = rows[SPOTLINE]["vs_counted_points"]
+            assert low <= mean <= high
+            assert mean <= 100.0
+    judged_points = [
+        one["what"] for one in judged(figures) if str(one["what"]).startswith("counts hidden")
+    ]
+    assert len(judged_points) == 2 * len(figures["censored"])
+
+
 # --- known laws -------------------------------------------------------------------------------
 
 
