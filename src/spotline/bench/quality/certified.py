@@ -7,7 +7,7 @@ import numpy as np
 from spotline.bench.quality.statistics import FloatArray
 from spotline.domain.certificates.certificate import (
     Certificate,
-    Futures,
+    MarketFutures,
     certify,
     foresight_of,
     futures_of,
@@ -23,7 +23,7 @@ from spotline.domain.units import PPM
 _SEED = 301
 
 
-def market_of(law: MarketLaw, futures: Futures, on_demand: tuple[int, int]) -> MarketSeries:
+def market_of(law: MarketLaw, futures: MarketFutures, on_demand: tuple[int, int]) -> MarketSeries:
     """Lay futures one after another; `on_demand` is its price in micro-USD, and its count."""
     run, price = futures.run.ravel(), futures.price.ravel()
     centres = np.array(law.space.price_centres_ppm, dtype=np.int64)

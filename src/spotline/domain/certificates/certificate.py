@@ -23,8 +23,7 @@ from spotline.domain.certificates.relaxation import best_penalised, expect, open
 from spotline.domain.jobs.accounting import CHANGES, kind_s, lay_out
 from spotline.domain.jobs.program import Holding, JobProgram
 from spotline.domain.jobs.progress import JobProgress, advance
-from spotline.domain.kernels import FloatArray, IntArray
-from spotline.domain.market.law import MarketLaw
+from spotline.domain.market.law import FloatArray, IntArray, MarketLaw
 from spotline.domain.solvers.configurations import Configurations, all_configurations
 from spotline.domain.solvers.table_look import cell_of
 from spotline.domain.solvers.table_stage import TableArray, level_of
@@ -45,7 +44,7 @@ _Z_95 = 1.959964
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Futures:
+class MarketFutures:
     """What a market may do: run state and price level by slot, shape (futures, slots) each.
 
     Raises
@@ -75,7 +74,7 @@ class Futures:
 
 def futures_of(
     law: MarketLaw, uniforms: FloatArray, *, first: tuple[int, int] | None = None
-) -> Futures:
+) -> MarketFutures:
     """Turn numbers drawn from [0, 1) into futures of a law.
 
     Parameters
@@ -97,7 +96,7 @@ def futures_of(
         _walks(matrix, uniforms[axis], None if first is None else first[axis])
         for axis, matrix in enumerate((law.run_matrix(), law.price_matrix()))
     )
-    return Futures(run=run, price=price)
+    return MarketFutures(run=run, price=price)
 
 
 def _walks(matrix: FloatArray, uniforms: FloatArray, first: int | None) -> IntArray:
@@ -157,7 +156,7 @@ class Foresight:
         """Slots until the deadline."""
         return int(self.spot_prices.shape[0])
 
-    def charged(self, futures: Futures, future: int, holdings: Sequence[Holding]) -> float:
+    def charged(self, futures: MarketFutures, future: int, holdings: Sequence[Holding]) -> float:
         """What a schedule pays on a future for what happened, micro-USD; below 0 it is paid.
 
         The mean over futures is 0 where nothing held depends on later slots.
@@ -317,7 +316,7 @@ def interval_95(values: FloatArray) -> tuple[float, float]:
     return float(values.mean()) - half, float(values.mean()) + half
 
 
-def certify(foresight: Foresight, futures: Futures) -> Certificate:
+def certify(foresight: Foresight, futures: MarketFutures) -> Certificate:
     """Bound what a job can earn from its first slot on, idle, on a market of its table's law.
 
     Raises
@@ -335,7 +334,9 @@ def certify(foresight: Foresight, futures: Futures) -> Certificate:
     return Certificate(penalised=penalised, clairvoyant=clairvoyant, exact=bool(exact))
 
 
-def _solved(foresight: Foresight, futures: Futures, *, charged: bool) -> tuple[FloatArray, bool]:
+def _solved(
+    foresight: Foresight, futures: MarketFutures, *, charged: bool
+) -> tuple[FloatArray, bool]:
     terms, program = foresight.terms, foresight.terms.program
     layout = lay_out(program)
     sets = all_configurations(program, most_spot=int(foresight.spot_counts.max()))

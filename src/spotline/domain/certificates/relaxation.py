@@ -9,7 +9,7 @@ Bundles that the kernels share:
 
 Ground
     What a penalised problem is laid on: held sets, grid of progress, changes.
-Rows
+SlotWorths
     What a slot is worth by what was held, and the work space of computing it.
 """
 
@@ -135,7 +135,7 @@ class Ground(NamedTuple):
     terminal: FloatArray
 
 
-class Rows(NamedTuple):
+class SlotWorths(NamedTuple):
     """By set, level pending and cell of progress, but for the last three.
 
     `opens` is what a slot is worth as it opens, `after` what is to come after the slot before, with
@@ -251,9 +251,9 @@ def best_penalised(
 
 
 @inlined
-def _rows(ground: Ground, table_sets: int) -> Rows:
+def _rows(ground: Ground, table_sets: int) -> SlotWorths:
     count, levels, cells = ground.at.shape[0], ground.level.shape[0], ground.cells
-    return Rows(
+    return SlotWorths(
         np.zeros((count, levels, cells)),
         np.zeros((count, levels, cells + ground.largest)),
         np.zeros((3, cells)),
@@ -264,7 +264,7 @@ def _rows(ground: Ground, table_sets: int) -> Rows:
 
 @inlined
 def _lay_after(
-    ground: Ground, rows: Rows, foreseen: FloatArray, finish: int, reach: int, lasts: bool
+    ground: Ground, rows: SlotWorths, foreseen: FloatArray, finish: int, reach: int, lasts: bool
 ) -> None:
     """Charge what the next slot is worth with the penalty; `reach` cells are read."""
     for level in range(ground.level.shape[0]):
@@ -291,9 +291,9 @@ def _interpolate(row: FloatArray, j: IntArray, part: FloatArray, into: FloatArra
 
 @inlined
 def _play(
-    ground: Ground, rows: Rows, offer: tuple[int, int, int, int], slot_s: int, reach: int
+    ground: Ground, rows: SlotWorths, offer: tuple[int, int, int, int], slot_s: int, reach: int
 ) -> None:
-    """One slot backwards: `Rows.after` to `Rows.opens`, in the first `reach` cells.
+    """One slot backwards: `SlotWorths.after` to `SlotWorths.opens`, in the first `reach` cells.
 
     `offer` is spot, its price, the price of on-demand, and how much of that there is.
     """
@@ -324,7 +324,7 @@ def _play(
 
 
 @inlined
-def _go_on(ground: Ground, rows: Rows, c: int, level: int, paid: float, reach: int) -> None:
+def _go_on(ground: Ground, rows: SlotWorths, c: int, level: int, paid: float, reach: int) -> None:
     """Whoever holds a set that is still there keeps it, shrinks or grows."""
     sets, after, changes = ground.sets, rows.after, ground.changes[:, level]
     now, shrunk = rows.opens[c, level, :reach], rows.shrunk[c, :reach]
