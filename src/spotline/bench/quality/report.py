@@ -153,7 +153,7 @@ def _adapting(figures: Figures) -> list[str]:
         "## Laws that adapt",
         "",
         "The services learn laws anew as the market goes on. Here daily, from the slots seen by "
-        "then, on the same jobs; % of clairvoyant, in brackets with the law of the first half:",
+        "then, without those before the law was seen to change, on the same jobs; % of clairvoyant, in brackets with the law of the first half:",
         "",
         "| family | d | sdp | hybrid(1) | spotline |",
         "| --- | --- | --- | --- | --- |",
