@@ -29,10 +29,14 @@ _NO_MODEL = "none"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopOptions:
-    """How rules run: `spotline` as `selector` says; `seed` varies which policies it draws."""
+    """How rules run: `spotline` as `selector` says; `seed` varies which policies it draws.
+
+    `watch_laws`: what a market did before its law changed is forgotten.
+    """
 
     forecaster: str = DEFAULT_FORECASTER
     horizon_slots: int = 6
+    watch_laws: bool = True
     seed: int = 0
     selector: SelectorOptions = field(default_factory=SelectorOptions)
 
@@ -59,7 +63,13 @@ def closed_loop(
         return {name: () for name in rules}
     market = market.between(0, _slots_needed(market, jobs))
     if any(name == SPOTLINE or policy_named(name).needs_forecast for name in rules):
-        course = course_of(market, options.forecaster, options.horizon_slots, Information.FULL)
+        course = course_of(
+            market,
+            options.forecaster,
+            options.horizon_slots,
+            Information.FULL,
+            watch_laws=options.watch_laws,
+        )
     else:
         course = course_unforecast(market)
     return {
