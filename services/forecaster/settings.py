@@ -9,7 +9,11 @@ from spotline.runtime.settings import ServiceSettings
 
 
 class ForecasterSettings(ServiceSettings):
-    """`SPOTLINE_*` of the forecaster; `forecaster` is a name of the registry."""
+    """`SPOTLINE_*` of the forecaster; `forecaster` is a name of the registry.
+
+    With `priors` laws are drawn towards those in the wheel until the market has shown its own.
+    """
 
     forecaster: str = DEFAULT_FORECASTER
     horizon_slots: int = Field(default=12, ge=1, le=96)
+    priors: bool = True

@@ -16,6 +16,7 @@ from spotline.bootstrap.parts import BusAddress, open_stream
 from spotline.contracts.envelope import StoredEntry
 from spotline.contracts.errors import ProviderUnavailable
 from spotline.domain.limits.spending import DEFAULT_SPENDING
+from spotline.domain.selection.prior import shipped_weights
 from spotline.replay.explain import Entries, LogExplainer
 from spotline.runtime.settings import OptionVariables
 
@@ -26,15 +27,22 @@ SELECTOR_VARIABLES = OptionVariables(
 
 
 def limited_by_default(stated: object) -> object:
-    """The options that an environment states, with limits unless it says otherwise."""
+    """The options that an environment states, with limits and prior weights unless it says else."""
     return (
-        {"limits": True, "spending": DEFAULT_SPENDING.to_json(), **stated}
+        {
+            "limits": True,
+            "spending": DEFAULT_SPENDING.to_json(),
+            "warm_start": shipped_weights(),
+            **stated,
+        }
         if isinstance(stated, Mapping)
         else stated
     )
 
 
-SERVED = SelectorOptions(limits=True, spending=DEFAULT_SPENDING.to_json())
+SERVED = SelectorOptions(
+    limits=True, spending=DEFAULT_SPENDING.to_json(), warm_start=shipped_weights()
+)
 """The options of a service whose environment states none: money has limits by default."""
 
 # Entries are asked of the broker in portions: between two of them the thread can be stopped.

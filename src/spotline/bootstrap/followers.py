@@ -157,12 +157,13 @@ def _doubted(state: IngestState) -> Readings:
 
 
 async def serve_forecaster(
-    bus: BusAddress, *, forecaster: str, horizon_slots: int, hooks: PartHooks
+    bus: BusAddress, *, forecaster: str, horizon_slots: int, priors: bool, hooks: PartHooks
 ) -> None:
-    """Forecast every slot."""
+    """Forecast every slot, with the wheel's prior laws where they are asked for."""
     # River takes a second to import; only this service needs it.
     from spotline.application.forecaster.handler import ForecastHandler, ForecastStateCodec
     from spotline.domain.forecasting.registry import forecaster_factory
+    from spotline.domain.market.prior_laws import NO_PRIORS, shipped_priors
 
     factory = forecaster_factory(forecaster)
     async with open_stream(bus, name="forecaster") as (connection, stream):
@@ -173,7 +174,11 @@ async def serve_forecaster(
             codec=ForecastStateCodec(factory, horizon_slots=horizon_slots),
         )
         host = ServiceHost(
-            ForecastHandler(factory, horizon_slots=horizon_slots),
+            ForecastHandler(
+                factory,
+                horizon_slots=horizon_slots,
+                priors=shipped_priors() if priors else NO_PRIORS,
+            ),
             stream,
             snapshots=snapshots,
             on_applied=hooks.on_applied,
