@@ -21,6 +21,7 @@ from spotline.bootstrap.parts import BusAddress, open_stream
 from spotline.contracts.envelope import StoredEntry
 from spotline.contracts.errors import ConfigError, ProviderUnavailable
 from spotline.domain.limits.spending import DEFAULT_SPENDING
+from spotline.domain.selection.prior import shipped_weights
 from spotline.replay.explain import Entries, LogExplainer
 from spotline.runtime.settings import OptionVariables
 
@@ -43,7 +44,7 @@ CloudName = Annotated[str, AfterValidator(_known_cloud)]
 
 
 def served_options(stated: object, info: ValidationInfo) -> object:
-    """The options that an environment states, with limits and by its cloud unless it says otherwise.
+    """The options that an environment states; by default with limits, prior weights and as its cloud is.
 
     A live market shows no counts: a deadline does not count on spot there.
     """
@@ -52,11 +53,18 @@ def served_options(stated: object, info: ValidationInfo) -> object:
         return stated if firm else replace(stated, spot_firm=False)
     if not isinstance(stated, Mapping):
         return stated
-    by_default = {"limits": True, "spending": DEFAULT_SPENDING.to_json(), "spot_firm": firm}
+    by_default = {
+        "limits": True,
+        "spending": DEFAULT_SPENDING.to_json(),
+        "spot_firm": firm,
+        "warm_start": shipped_weights(),
+    }
     return {**by_default, **stated}
 
 
-SERVED = SelectorOptions(limits=True, spending=DEFAULT_SPENDING.to_json())
+SERVED = SelectorOptions(
+    limits=True, spending=DEFAULT_SPENDING.to_json(), warm_start=shipped_weights()
+)
 """The options of a service whose environment states none: money has limits by default."""
 
 # Entries are asked of the broker in portions: between two of them the thread can be stopped.

@@ -163,11 +163,17 @@ async def serve_forecaster(
     horizon_slots: int,
     hooks: PartHooks,
     watch_laws: bool = True,
+    priors: bool = False,
 ) -> None:
-    """Forecast every slot; with `watch_laws` forget what was before a market's law changed."""
+    """Forecast every slot.
+
+    With `watch_laws` what was before a market's law changed is forgotten; with `priors` laws are
+    drawn towards those in the wheel.
+    """
     # River takes a second to import; only this service needs it.
     from spotline.application.forecaster.handler import ForecastHandler, ForecastStateCodec
     from spotline.domain.forecasting.registry import forecaster_factory
+    from spotline.domain.market.prior_laws import NO_PRIORS, shipped_priors
 
     factory = forecaster_factory(forecaster)
     async with open_stream(bus, name="forecaster") as (connection, stream):
@@ -178,7 +184,12 @@ async def serve_forecaster(
             codec=ForecastStateCodec(factory, horizon_slots=horizon_slots, watch_laws=watch_laws),
         )
         host = ServiceHost(
-            ForecastHandler(factory, horizon_slots=horizon_slots, watch_laws=watch_laws),
+            ForecastHandler(
+                factory,
+                horizon_slots=horizon_slots,
+                watch_laws=watch_laws,
+                priors=shipped_priors() if priors else NO_PRIORS,
+            ),
             stream,
             snapshots=snapshots,
             on_applied=hooks.on_applied,

@@ -15,6 +15,7 @@ from spotline.domain.events.forecast import ForecastIssued
 from spotline.domain.forecasting.registry import DEFAULT_FORECASTER
 from spotline.domain.jobs.job import Job
 from spotline.domain.market.market import Market
+from spotline.domain.market.prior_laws import NO_PRIORS, PriorLaws
 from spotline.domain.policies.registry import policy_named
 from spotline.domain.units import NS_PER_S
 from spotline.replay.clouds import Information
@@ -32,6 +33,7 @@ class LoopOptions:
     """How rules run: `spotline` as `selector` says; `seed` varies which policies it draws.
 
     `watch_laws`: what a market did before its law changed is forgotten.
+    Laws are drawn towards `priors`.
     """
 
     forecaster: str = DEFAULT_FORECASTER
@@ -39,6 +41,7 @@ class LoopOptions:
     watch_laws: bool = True
     seed: int = 0
     selector: SelectorOptions = field(default_factory=SelectorOptions)
+    priors: PriorLaws = NO_PRIORS
 
 
 def closed_loop(
@@ -69,6 +72,7 @@ def closed_loop(
             options.horizon_slots,
             Information.FULL,
             watch_laws=options.watch_laws,
+            priors=options.priors,
         )
     else:
         course = course_unforecast(market)

@@ -19,6 +19,7 @@ from spotline.application.placer.options import PlacerOptions
 from spotline.application.selector.state import SelectorOptions
 from spotline.bootstrap import process
 from spotline.domain.limits.spending import DEFAULT_SPENDING
+from spotline.domain.selection.prior import shipped_weights
 from spotline.domain.statistics.windows import WindowSpec
 from spotline.runtime.settings import ServiceSettings, problems_of, stated_by_file
 
@@ -79,7 +80,7 @@ VARIABLES = {
         *("CLOUD_PAPER_UP_SHARE", "CLOUD_PAPER_STAYS_UP"),
     },
     ConfiguratorSettings: {"CONFIGURATOR_ADDRESS", "KNOWLEDGE", "KNOWLEDGE_STACK"},
-    ForecasterSettings: {"FORECASTER", "HORIZON_SLOTS"},
+    ForecasterSettings: {"FORECASTER", "HORIZON_SLOTS", "PRIORS"},
     MarketIngestSettings: {
         *("MARKET", "SLOTS_PER_S", "WALL_CLOCK", "WAIT_FOR_WORK", "GEOGRAPHY", "NOTICE_LEAD_S"),
         *("RESERVATIONS", "PRICE_SANITY", "LIST_PRICES", "STALE_AFTER_S", "CLOUD", "MODE"),
@@ -144,7 +145,11 @@ PREFIXES = {
 }
 
 # What money has by default.
-SERVED = {"limits": True, "spending": DEFAULT_SPENDING.to_json()}
+SERVED = {
+    "limits": True,
+    "spending": DEFAULT_SPENDING.to_json(),
+    "warm_start": shipped_weights(),
+}
 
 
 def as_text(value):

@@ -25,7 +25,9 @@ from spotline.domain.units import MICRO_USD_PER_USD
 FloatArray = npt.NDArray[np.float64]
 
 
-def zone_job(market: Market, moves: Moves, terms: Terms, spot_micro_usd: npt.NDArray[np.int64]) -> ZoneJob:
+def zone_job(
+    market: Market, moves: Moves, terms: Terms, spot_micro_usd: npt.NDArray[np.int64]
+) -> ZoneJob:
     """The job as a table knows it, with spot at given prices of a tick."""
     return ZoneJob(
         work_s=terms.work_s,

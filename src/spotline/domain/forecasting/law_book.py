@@ -10,6 +10,7 @@ from spotline.domain.events.market import SlotOpened
 from spotline.domain.forecasting.state_format import pack, unpack
 from spotline.domain.market.law import MarketLaw, choose_space, learn_laws
 from spotline.domain.market.law_drift import changed_at
+from spotline.domain.market.prior_laws import NO_PRIORS, SLOT_S, PriorLaws
 from spotline.domain.market.reservations import is_reserved
 from spotline.domain.units import PPM
 
@@ -20,6 +21,9 @@ MOST_SLOTS = 2016
 # The first law comes with the prior's help after a few slots, later ones every half day.
 FIRST_AFTER_SLOTS = 6
 EVERY_SLOTS = 24
+# With laws from elsewhere there is something to say at once, and each slot of the first hours
+# moves it.
+EARLY_SLOTS = (1, 2, 3, 4, 6, 8, 12, 16, 20)
 
 _NAME, _VERSIONS = "law book", {"format": "2"}
 
@@ -57,7 +61,7 @@ class LawBook:
             else:
                 prices.append(quote.spot_price_micro_usd * PPM // quote.on_demand_price_micro_usd)
             del counts[:-MOST_SLOTS], prices[:-MOST_SLOTS]
-        if self.watches and self.is_due:
+        if self.watches and self.is_due():
             for name in sorted(self.counts.keys() - self.reserved):
                 self._forget_earlier_law(name)
 
@@ -68,17 +72,22 @@ class LawBook:
         since = changed_at(space, counts, prices)
         del self.counts[name][:since], self.price_ppm[name][:since]
 
-    @property
-    def is_due(self) -> bool:
+    def is_due(self, priors: PriorLaws = NO_PRIORS) -> bool:
         """Whether laws should be learned again with the slot taken in last."""
+        if priors and self.slots in EARLY_SLOTS:
+            return True
         past = self.slots - FIRST_AFTER_SLOTS
         return past == 0 or (past > 0 and self.slots % EVERY_SLOTS == 0)
 
-    def learn(self) -> dict[str, MarketLaw]:
-        """The law of every offering with a known past, by offering id."""
+    def learn(self, priors: PriorLaws = NO_PRIORS, *, slot_s: int = SLOT_S) -> dict[str, MarketLaw]:
+        """The law of every offering with a known past, by offering id.
+
+        Slots have `slot_s` seconds, which matters to `priors` alone.
+        """
         past = {name: (counts, self.price_ppm[name]) for name, counts in self.counts.items()}
         traded = {name: of for name, of in past.items() if name not in self.reserved}
-        laws = learn_laws(traded, most_instances=MOST_INSTANCES)
+        lends = priors.lends(slot_s) if priors else None
+        laws = learn_laws(traded, most_instances=MOST_INSTANCES, elsewhere=lends)
         for name in sorted(self.reserved):
             laws.update(learn_laws({name: past[name]}, most_instances=MOST_INSTANCES))
         return laws

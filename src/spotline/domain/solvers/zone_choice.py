@@ -127,9 +127,7 @@ def _after(
     cells = rows[view.tick + 1, later.age : later.age + 2, low : low + 2]
     by_age = (1.0 - share) * cells[:, 0] + share * cells[:, 1]
     value = float((1.0 - later.age_share) * by_age[0] + later.age_share * by_age[1])
-    ahead = ZoneView(
-        tick=view.tick + 1, slack_s=slack_s, source=source, spot_usd=view.spot_usd
-    )
+    ahead = ZoneView(tick=view.tick + 1, slack_s=slack_s, source=source, spot_usd=view.spot_usd)
     costs = [launch_usd(table, ahead, zone, dist) for zone, dist in enumerate(later.dists)]
     for zone in sorted(range(len(costs)), key=lambda z: (-costs[z], z)):
         if costs[zone] < value:

@@ -261,7 +261,16 @@ def _solve(
                     bought[at, region, age, cell] = min(
                         bought[at, region, age, cell], idle[at, region, age, cell]
                     )
-        _held_values(terms, grid, market, law, (held[at + 1], idle[at]), (at, lost), (launches[0], orders[0], rates[-1]), held[at])
+        _held_values(
+            terms,
+            grid,
+            market,
+            law,
+            (held[at + 1], idle[at]),
+            (at, lost),
+            (launches[0], orders[0], rates[-1]),
+            held[at],
+        )
     return held, idle, bought
 
 
