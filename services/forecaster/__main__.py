@@ -17,6 +17,7 @@ async def serve(settings: ForecasterSettings, bus: BusAddress, hooks: PartHooks)
         forecaster=settings.forecaster,
         horizon_slots=settings.horizon_slots,
         hooks=hooks,
+        watch_laws=settings.watch_laws,
     )
 
 

@@ -157,9 +157,14 @@ def _doubted(state: IngestState) -> Readings:
 
 
 async def serve_forecaster(
-    bus: BusAddress, *, forecaster: str, horizon_slots: int, hooks: PartHooks
+    bus: BusAddress,
+    *,
+    forecaster: str,
+    horizon_slots: int,
+    hooks: PartHooks,
+    watch_laws: bool = True,
 ) -> None:
-    """Forecast every slot."""
+    """Forecast every slot; with `watch_laws` forget what was before a market's law changed."""
     # River takes a second to import; only this service needs it.
     from spotline.application.forecaster.handler import ForecastHandler, ForecastStateCodec
     from spotline.domain.forecasting.registry import forecaster_factory
@@ -170,10 +175,10 @@ async def serve_forecaster(
         hooks.probe("forecaster", lambda now_s: [snapshot(saving.trouble.failing, now_s)])
         snapshots = Snapshots(
             store=SnapshotsOfLog(saving, stream),
-            codec=ForecastStateCodec(factory, horizon_slots=horizon_slots),
+            codec=ForecastStateCodec(factory, horizon_slots=horizon_slots, watch_laws=watch_laws),
         )
         host = ServiceHost(
-            ForecastHandler(factory, horizon_slots=horizon_slots),
+            ForecastHandler(factory, horizon_slots=horizon_slots, watch_laws=watch_laws),
             stream,
             snapshots=snapshots,
             on_applied=hooks.on_applied,

@@ -118,6 +118,7 @@ class SystemOptions:
     statistics: StatisticsOptions = field(default_factory=StatisticsOptions)
     forecaster: str = DEFAULT_FORECASTER
     horizon_slots: int = 6
+    watch_laws: bool = True
     ingest: IngestOptions = field(default_factory=IngestOptions)
     selector: SelectorOptions = field(default_factory=SelectorOptions)
     cloud: ChosenCloud = field(default_factory=chosen_cloud)
@@ -195,7 +196,11 @@ class SystemOptions:
                 "geography_sha256": _sha256(self.geography),
                 **(self.feeds.described() if self.feeds.feeds else {}),
             },
-            "forecaster": {"forecaster": self.forecaster, "horizon_slots": self.horizon_slots},
+            "forecaster": {
+                "forecaster": self.forecaster,
+                "horizon_slots": self.horizon_slots,
+                "watch_laws": self.watch_laws,
+            },
             "selector": asdict(self.selector),
             "allocator": {"allocate_timeout_s": self.allocate_timeout_s},
             "configurator": {
@@ -450,7 +455,10 @@ def _start_followers(services: _Services, options: SystemOptions, traded: _Trade
     services.start(
         "forecaster",
         partial(
-            serve_forecaster, forecaster=options.forecaster, horizon_slots=options.horizon_slots
+            serve_forecaster,
+            forecaster=options.forecaster,
+            horizon_slots=options.horizon_slots,
+            watch_laws=options.watch_laws,
         ),
     )
     services.start(

@@ -57,9 +57,11 @@ def slots_of(market: Market) -> tuple[SlotOpened, ...]:
 
 
 def issue_forecasts(
-    slots: Sequence[SlotOpened], forecaster: str, horizon_slots: int
+    slots: Sequence[SlotOpened], forecaster: str, horizon_slots: int, *, watch_laws: bool = True
 ) -> dict[int, Issued]:
     """What the forecaster service says in every slot, knowing that slot and those before it.
+
+    With `watch_laws` it forgets what a market did before its law changed.
 
     Raises
     ------
@@ -70,7 +72,7 @@ def issue_forecasts(
         factory = forecaster_factory(forecaster)
     except ValueError as error:
         raise ContractError("forecaster", str(error)) from error
-    turns = Turns(ForecastHandler(factory, horizon_slots=horizon_slots))
+    turns = Turns(ForecastHandler(factory, horizon_slots=horizon_slots, watch_laws=watch_laws))
     issued = {}
     for opened in slots:
         slot_id = f"slot:{opened.slot}"
@@ -103,9 +105,16 @@ class MarketCourse:
 
 
 def course_of(
-    market: Market, forecaster: str, horizon_slots: int, information: Information
+    market: Market,
+    forecaster: str,
+    horizon_slots: int,
+    information: Information,
+    *,
+    watch_laws: bool = True,
 ) -> MarketCourse:
     """Forecast a market slot by slot, and note what every offering has.
+
+    `watch_laws` as in `issue_forecasts`.
 
     Raises
     ------
@@ -114,7 +123,7 @@ def course_of(
     """
     real = slots_of(market)
     slots = tuple(told(opened, information) for opened in real)
-    said = issue_forecasts(slots, forecaster, horizon_slots)
+    said = issue_forecasts(slots, forecaster, horizon_slots, watch_laws=watch_laws)
     offers: dict[str, list[SlotRecord]] = {o.offering_id: [] for o in market.offerings}
     trust = ForecastTrust()
     for opened, shown in zip(real, slots, strict=True):

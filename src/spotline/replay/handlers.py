@@ -82,6 +82,22 @@ def forecaster_stated(settings: Mapping[str, Any]) -> tuple[str, int]:
     return name, stated.get("horizon_slots", DEFAULT_HORIZON_SLOTS)
 
 
+def watches_laws(settings: Mapping[str, Any]) -> bool:
+    """Whether laws were watched for change; before 0.3.0 they were not.
+
+    Raises
+    ------
+    ContractError
+        The settings are malformed.
+    """
+    watched = _of(settings, "forecaster").get("watch_laws", False)
+    if not isinstance(watched, bool):
+        raise ContractError(
+            "manifest settings.forecaster.watch_laws", f"expected true or false, found {watched!r}"
+        )
+    return watched
+
+
 def handlers_of(settings: Mapping[str, Any]) -> tuple[Handler[Any], ...]:
     """The deciding services as they were recorded; all others only observe.
 
@@ -92,7 +108,9 @@ def handlers_of(settings: Mapping[str, Any]) -> tuple[Handler[Any], ...]:
     """
     name, horizon = forecaster_stated(settings)
     try:
-        forecaster = ForecastHandler(forecaster_factory(name), horizon_slots=horizon)
+        forecaster = ForecastHandler(
+            forecaster_factory(name), horizon_slots=horizon, watch_laws=watches_laws(settings)
+        )
     except (TypeError, ValueError) as error:
         raise ContractError("manifest settings.forecaster", str(error)) from error
     selector = SelectHandler(selector_options(settings), digest=digest)

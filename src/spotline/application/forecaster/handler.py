@@ -57,20 +57,29 @@ class ForecastHandler:
         A forecaster's class, from the registry.
     horizon_slots
         Steps to forecast, >= 1.
+    watch_laws
+        Forget what a market did before its law changed; logs of before 0.3.0 did not.
     """
 
     spec = SPEC
 
     def __init__(
-        self, factory: type[Forecaster], *, horizon_slots: int = DEFAULT_HORIZON_SLOTS
+        self,
+        factory: type[Forecaster],
+        *,
+        horizon_slots: int = DEFAULT_HORIZON_SLOTS,
+        watch_laws: bool = False,
     ) -> None:
         check_horizon(horizon_slots, horizon_slots)
         self._factory = factory
         self._horizon_slots = horizon_slots
+        self._watch_laws = watch_laws
 
     def initial(self) -> ForecastState:
         """A forecaster without any knowledge."""
-        return ForecastState(forecaster=self._factory(self._horizon_slots))
+        return ForecastState(
+            forecaster=self._factory(self._horizon_slots), book=LawBook(watches=self._watch_laws)
+        )
 
     def check(self, state: ForecastState, event: Event) -> None:
         """Refuse a slot that cannot be gone on from; see `Checks`."""
@@ -148,15 +157,21 @@ class ForecastStateCodec:
     """Writes and reads the handler's state for snapshots."""
 
     def __init__(
-        self, factory: type[Forecaster], *, horizon_slots: int = DEFAULT_HORIZON_SLOTS
+        self,
+        factory: type[Forecaster],
+        *,
+        horizon_slots: int = DEFAULT_HORIZON_SLOTS,
+        watch_laws: bool = False,
     ) -> None:
         self._factory = factory
         self._horizon_slots = horizon_slots
+        self._watch_laws = watch_laws
 
     @property
     def version(self) -> str:
-        """Model, library version and horizon: a snapshot of any other is to be refolded."""
-        return f"6 {self._factory.state_version} horizon={self._horizon_slots}"
+        """Model, library version, horizon: a snapshot of any other is to be refolded."""
+        watched = " watched" if self._watch_laws else ""
+        return f"7 {self._factory.state_version} horizon={self._horizon_slots}{watched}"
 
     def dump(self, state: ForecastState) -> bytes:
         """Write a line with the slot, its time, the length of the law book; that; the forecaster."""

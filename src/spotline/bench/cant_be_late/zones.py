@@ -45,7 +45,7 @@ from spotline.bench.cant_be_late.single import CantBeLateOptions, training_of
 from spotline.bench.cant_be_late.table_runs import Zones, filter_beliefs, run_zones
 from spotline.bench.cant_be_late.ticks import IntArray, Windows
 from spotline.bench.cant_be_late.traces import Trace, read_traces, window_starts
-from spotline.bench.run_law import (
+from spotline.domain.market.run_law import (
     LawMix,
     MarketChain,
     common_law,

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from spotline.domain.events.market import SlotOpened
 from spotline.domain.forecasting.state_format import pack, unpack
-from spotline.domain.market.law import MarketLaw, learn_laws
+from spotline.domain.market.law import MarketLaw, choose_space, learn_laws
+from spotline.domain.market.law_drift import changed_at
 from spotline.domain.market.reservations import is_reserved
 from spotline.domain.units import PPM
 
@@ -18,7 +21,7 @@ MOST_SLOTS = 2016
 FIRST_AFTER_SLOTS = 6
 EVERY_SLOTS = 24
 
-_NAME, _VERSIONS = "law book", {"format": "1"}
+_NAME, _VERSIONS = "law book", {"format": "2"}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -27,8 +30,12 @@ class LawBook:
 
     Feed it every slot in order. Slots of unknown count leave no trace. What offerings show is lent
     to each other, except by `reserved` ones: that these have no spot says nothing of a market.
+
+    A book that `watches` forgets what an offering did before its law changed (see
+    `law_drift.changed_at`), whenever laws are due; logs of before 0.3.0 were learned without.
     """
 
+    watches: bool = False
     slots: int = 0
     counts: dict[str, list[int]] = field(default_factory=dict)
     price_ppm: dict[str, list[int]] = field(default_factory=dict)
@@ -50,6 +57,16 @@ class LawBook:
             else:
                 prices.append(quote.spot_price_micro_usd * PPM // quote.on_demand_price_micro_usd)
             del counts[:-MOST_SLOTS], prices[:-MOST_SLOTS]
+        if self.watches and self.is_due:
+            for name in sorted(self.counts.keys() - self.reserved):
+                self._forget_earlier_law(name)
+
+    def _forget_earlier_law(self, name: str) -> None:
+        counts = np.array(self.counts[name], dtype=np.int64)
+        prices = np.array(self.price_ppm[name], dtype=np.int64)
+        space = choose_space(counts, prices, most_instances=MOST_INSTANCES)
+        since = changed_at(space, counts, prices)
+        del self.counts[name][:since], self.price_ppm[name][:since]
 
     @property
     def is_due(self) -> bool:

@@ -32,7 +32,7 @@ from spotline.bench.cant_be_late.ticks import (
     TickTerms,
     Windows,
 )
-from spotline.bench.run_law import learn_mix
+from spotline.domain.market.run_law import learn_mix
 from spotline.cli.main import app
 from spotline.contracts.errors import ContractError
 from tests.depth import examples
