@@ -78,9 +78,9 @@ def read_h100(directory: Path) -> Market:
     zones = sorted(seen)
     up = np.zeros((length, len(zones)), dtype=np.uint8)
     for z, zone in enumerate(zones):
-        at = np.array(sorted(seen[zone]), dtype=np.int64) - first
+        rounds = np.array(sorted(seen[zone]), dtype=np.int64) - first
         created = np.array([seen[zone][tick] for tick in sorted(seen[zone])], dtype=np.int64)
-        last = np.searchsorted(at, np.arange(length), side="right") - 1
+        last = np.searchsorted(rounds, np.arange(length), side="right") - 1
         up[:, z] = np.where(last >= 0, created[np.maximum(last, 0)] >= 1, 0)
     prices = _h100_prices(_found(directory, _H100_PRICES))
     regions = [region_of(zone, str(path)) for zone in zones]

@@ -95,7 +95,7 @@ def _least(window: _Window, job: _Job) -> int:
                 held[:ends] = 0
                 for cell in range(ends, reach):
                     held[cell] = min(held[cell], price + runs[after, kind, cell])
-    return idle[0, regions, 0]
+    return int(idle[0, regions, 0])
 
 
 @numba.njit(cache=True, nogil=True)

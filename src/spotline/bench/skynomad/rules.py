@@ -165,7 +165,7 @@ class _Desk:
 
     def _set(self, **changes: object) -> None:
         values = {name: getattr(self._standing, name) for name in Standing.__slots__}
-        self._standing = Standing(**{**values, **changes})  # type: ignore[arg-type]
+        self._standing = Standing(**{**values, **changes})
 
     def end_tick(self) -> None:
         """Bill what runs, credit its progress, and let interruptions of the next tick take effect."""
