@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from spotline.bench.skynomad.data import read_egress, read_h100, read_v100
-from spotline.bench.skynomad.measure import Run, figures_of, run_set
+from spotline.bench.skynomad.measure import WindowRun, figures_of, run_set
 from spotline.bench.skynomad.sets import (
     H100_DEADLINE_TICKS,
     H100_ZONES,
@@ -24,7 +24,7 @@ from spotline.bench.skynomad.sets import (
     from_other_zones,
     some_windows,
 )
-from spotline.bench.skynomad.world import Market
+from spotline.bench.skynomad.world import AlignedZones
 
 DEADLINES: Final = (1.05, 1.1, 1.15, 1.2, 1.3, 1.5, 2.0)
 ZONE_COUNTS: Final = range(1, 9)
@@ -91,7 +91,7 @@ def bench_skynomad(options: SkynomadOptions, say: Say) -> dict[str, Any]:
 
 
 def _add_published(
-    v100: WindowSet, runs: Mapping[str, list[Run]], document: dict[str, Any], say: Say
+    v100: WindowSet, runs: Mapping[str, list[WindowRun]], document: dict[str, Any], say: Say
 ) -> None:
     """Add the windows that the paper shows, from the runs of all."""
     name = "v100-published"
@@ -103,7 +103,7 @@ def _add_published(
 
 
 def _sweeps(
-    h100: Market, shape: JobShape, egress: Egress
+    h100: AlignedZones, shape: JobShape, egress: Egress
 ) -> dict[str, dict[str, Callable[[], WindowSet]]]:
     """Points of each sweep by the value that is swept."""
     rest = [zone for zone in h100.zones if zone not in H100_ZONES]
@@ -153,7 +153,7 @@ def _formed(form: Callable[[], WindowSet], document: dict[str, Any], say: Say) -
         return None
 
 
-def _figures(windows: WindowSet, runs: Mapping[str, list[Run]], say: Say) -> dict[str, Any]:
+def _figures(windows: WindowSet, runs: Mapping[str, list[WindowRun]], say: Say) -> dict[str, Any]:
     figures = figures_of(runs, windows.independent)
     ours = figures["spotline"]
     say(

@@ -10,7 +10,7 @@ import numpy as np
 
 from spotline.bench.skynomad.optimum import optimum_micro_usd
 from spotline.bench.skynomad.rule_policies import EagerFailover, Probing
-from spotline.bench.skynomad.rules import Outcome, Policy, run
+from spotline.bench.skynomad.rules import ZoneOutcome, ZonePolicy, run
 from spotline.bench.skynomad.sets import WindowSet
 from spotline.bench.skynomad.spotline_policy import TablePolicy, zone_job
 from spotline.domain.solvers.zone_table import build_zone_table
@@ -26,7 +26,7 @@ POLICIES: Final = (SPOTLINE, NO_PROBES, EAGER, PROBING, SINGLE, OPTIMAL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class WindowRun:
     """One window under one policy: cost and what of it went to probes, USD; misses.
 
     A mean over single zones has the mean cost of its runs and all their misses.
@@ -38,19 +38,19 @@ class Run:
     misses: int = 0
 
 
-def run_set(windows: WindowSet) -> dict[str, list[Run]]:
+def run_set(windows: WindowSet) -> dict[str, list[WindowRun]]:
     """Run every policy on every window of a set."""
-    runs: dict[str, list[Run]] = {name: [] for name in POLICIES}
+    runs: dict[str, list[WindowRun]] = {name: [] for name in POLICIES}
     for start in windows.starts:
         for name, one in _run_window(windows, start).items():
             runs[name].append(one)
     return runs
 
 
-def _run_window(windows: WindowSet, start: int) -> dict[str, Run]:
+def _run_window(windows: WindowSet, start: int) -> dict[str, WindowRun]:
     market, moves, terms = windows.market, windows.moves, windows.terms
 
-    def outcome(policy: Policy) -> Outcome:
+    def outcome(policy: ZonePolicy) -> ZoneOutcome:
         return run(policy, market, moves, terms, start)
 
     # Prices are public: the table takes those of the first tick to last.
@@ -67,13 +67,13 @@ def _run_window(windows: WindowSet, start: int) -> dict[str, Run]:
         EAGER: _run_of([outcome(EagerFailover(market=market, terms=terms))]),
         PROBING: _run_of([outcome(Probing(market=market, terms=terms))]),
         SINGLE: _run_of(single),
-        OPTIMAL: Run(cost_usd=best / MICRO_USD_PER_USD),
+        OPTIMAL: WindowRun(cost_usd=best / MICRO_USD_PER_USD),
     }
 
 
-def _run_of(outcomes: Sequence[Outcome]) -> Run:
+def _run_of(outcomes: Sequence[ZoneOutcome]) -> WindowRun:
     count = len(outcomes)
-    return Run(
+    return WindowRun(
         cost_usd=sum(each.cost_micro_usd for each in outcomes) / count / MICRO_USD_PER_USD,
         probe_usd=sum(each.probe_micro_usd for each in outcomes) / count / MICRO_USD_PER_USD,
         probes=sum(each.probes for each in outcomes) / count,
@@ -81,7 +81,9 @@ def _run_of(outcomes: Sequence[Outcome]) -> Run:
     )
 
 
-def figures_of(runs: Mapping[str, Sequence[Run]], independent: int) -> dict[str, dict[str, Any]]:
+def figures_of(
+    runs: Mapping[str, Sequence[WindowRun]], independent: int
+) -> dict[str, dict[str, Any]]:
     """Figures of each policy on a set.
 
     `over_optimal_percent` compares mean costs. Its standard error takes each window's difference to

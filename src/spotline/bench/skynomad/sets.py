@@ -15,9 +15,9 @@ import numpy as np
 from spotline.bench.skynomad.learning import learn_zone_laws
 from spotline.bench.skynomad.world import (
     CHECKPOINT_GB,
-    Market,
+    AlignedZones,
     Moves,
-    Terms,
+    ZoneTerms,
     moves_between,
     terms_of,
 )
@@ -54,9 +54,9 @@ class WindowSet:
     """
 
     name: str
-    market: Market
+    market: AlignedZones
     moves: Moves
-    terms: Terms
+    terms: ZoneTerms
     laws: ZoneLaws
     starts: tuple[int, ...]
     independent: int
@@ -77,7 +77,7 @@ class JobShape:
 
 
 def from_other_zones(
-    name: str, given: Market, zones: Sequence[str], shape: JobShape, egress: Egress
+    name: str, given: AlignedZones, zones: Sequence[str], shape: JobShape, egress: Egress
 ) -> WindowSet:
     """Consecutive windows over all of the time, laws learned from the zones that are not in the set.
 
@@ -101,7 +101,7 @@ def from_other_zones(
 
 def from_first_half(
     name: str,
-    given: Market,
+    given: AlignedZones,
     zones: Sequence[str],
     shape: JobShape,
     egress: Egress,
@@ -161,7 +161,7 @@ def some_windows(name: str, of: WindowSet, numbers: Sequence[int]) -> WindowSet:
     )
 
 
-def _zones_of(name: str, given: Market, zones: Sequence[str]) -> Market:
+def _zones_of(name: str, given: AlignedZones, zones: Sequence[str]) -> AlignedZones:
     missing = [zone for zone in zones if zone not in given.zones]
     if missing:
         raise CannotForm(f"{name}: zones {', '.join(missing)} are not in the data")
@@ -174,7 +174,7 @@ def _too_short(name: str, ticks: int, shape: JobShape) -> str:
 
 def _window_set(
     name: str,
-    market: Market,
+    market: AlignedZones,
     shape: JobShape,
     egress: Egress,
     known: tuple[ZoneLaws, tuple[int, ...], str],

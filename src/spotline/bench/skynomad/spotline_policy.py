@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from spotline.bench.skynomad.rules import Desk
-from spotline.bench.skynomad.world import PROBE_S, IntArray, Market, Moves, Terms
+from spotline.bench.skynomad.world import PROBE_S, AlignedZones, IntArray, Moves, ZoneTerms
 from spotline.domain.beliefs.zone_beliefs import ZoneBeliefs
 from spotline.domain.solvers.zone_choice import (
     IDLE,
@@ -27,7 +27,9 @@ from spotline.domain.units import MICRO_USD_PER_USD
 _WAIT_SHARE = 0.1
 
 
-def zone_job(market: Market, moves: Moves, terms: Terms, spot_micro_usd: IntArray) -> ZoneJob:
+def zone_job(
+    market: AlignedZones, moves: Moves, terms: ZoneTerms, spot_micro_usd: IntArray
+) -> ZoneJob:
     """The job as a table knows it, with spot at given prices of a tick, shape (zones,)."""
     return ZoneJob(
         work_s=terms.work_s,

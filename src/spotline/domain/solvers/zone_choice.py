@@ -52,7 +52,7 @@ class ZoneView:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class ZoneAction:
     """A choice without a launch of spot: what is held then, on-demand in which region, the cost."""
 
     cost_usd: float
@@ -98,22 +98,22 @@ def launch_costs(table: ZoneTable, view: ZoneView, dists: FloatArray) -> FloatAr
     return costs
 
 
-def best_without_launch(table: ZoneTable, view: ZoneView, beliefs: ZoneBeliefs) -> Choice:
+def best_without_launch(table: ZoneTable, view: ZoneView, beliefs: ZoneBeliefs) -> ZoneAction:
     """Cheapest of keeping what is held, idling, and buying on-demand; ties keep what is held."""
     later = _next_tick(table, beliefs, view.source)
     choices = []
     if view.kind == SPOT:
-        choices.append(Choice(held_cost(table, view, beliefs), SPOT, view.source))
+        choices.append(ZoneAction(held_cost(table, view, beliefs), SPOT, view.source))
     elif view.kind == ON_DEMAND:
         cost = _bought(table, view, later, view.source, overhead_s=view.overhead_left_s)
-        choices.append(Choice(cost, ON_DEMAND, view.source))
-    choices.append(Choice(_idle(table, view, later), IDLE, view.source))
+        choices.append(ZoneAction(cost, ON_DEMAND, view.source))
+    choices.append(ZoneAction(_idle(table, view, later), IDLE, view.source))
     if view.kind != ON_DEMAND:
         for region in range(len(table.job.on_demand_usd)):
             overhead_s = int(table.job.overhead_s[view.source, region])
             cost = _bought(table, view, later, region, overhead_s=overhead_s)
             cost += float(table.job.egress_usd[view.source, region])
-            choices.append(Choice(cost, ON_DEMAND, region))
+            choices.append(ZoneAction(cost, ON_DEMAND, region))
     return min(choices, key=lambda choice: choice.cost_usd)
 
 

@@ -28,7 +28,7 @@ TICK_S, RESTART_S = 600, 720
 def market_of(up, *, spot=(100, 200), regions=(0, 1), on_demand=(1000, 900)):
     """Zones z0, z1, ... with constant prices; `up` has a string of 0 and 1 for each."""
     flags = np.array([[int(flag) for flag in zone] for zone in up], dtype=np.uint8).T
-    return world.Market(
+    return world.AlignedZones(
         zones=tuple(f"z{z}" for z in range(len(up))),
         regions=tuple(f"r{r}" for r in range(len(on_demand))),
         region_of=np.array(regions[: len(up)], dtype=np.int64),
@@ -47,7 +47,7 @@ def moves_of(regions=2, *, egress=0, extra_s=0):
 
 
 def terms_of(work_s, deadline_ticks):
-    return world.Terms(
+    return world.ZoneTerms(
         work_s=work_s, deadline_ticks=deadline_ticks, tick_s=TICK_S, restart_s=RESTART_S
     )
 
