@@ -17,7 +17,6 @@ from spotline.domain.solvers.zone_choice import (
     best_without_launch,
     is_worth_launching,
     launch_costs,
-    most_probe_gain,
     probe_gain,
 )
 from spotline.domain.solvers.zone_table import ZoneJob, ZoneTable
@@ -68,7 +67,7 @@ class TablePolicy:
         if self._launch(desk):
             return
         view = self._view(desk)
-        if self.probes:
+        if self.probes and view.kind != SPOT:
             self._probe(desk, view)
         best = best_without_launch(self.table, view, self.beliefs)
         if best.kind == IDLE and view.kind != IDLE:
@@ -105,13 +104,10 @@ class TablePolicy:
     def _probe(self, desk: Desk, view: ZoneView) -> None:
         """Probe each zone whose state is worth its price; a probe that finds none is free."""
         chances = self.beliefs.up_chances()
-        worth_usd = most_probe_gain(self.table, view, self.beliefs)
         for zone in range(len(chances)):
             # What is certain need not be asked.
             if zone == view.zone or not 0.0 < chances[zone] < 1.0:
                 continue
             price = float(view.spot_usd[zone]) * PROBE_S / self.table.job.tick_s
-            if float(chances[zone]) * price >= worth_usd:
-                continue
             if probe_gain(self.table, view, self.beliefs, zone) > float(chances[zone]) * price:
                 self.beliefs.observe(zone, up=desk.probe(zone))

@@ -109,11 +109,11 @@ def best_without_launch(table: ZoneTable, view: ZoneView, beliefs: ZoneBeliefs) 
         choices.append(ZoneAction(cost, ON_DEMAND, view.source))
     choices.append(ZoneAction(_idle(table, view, later), IDLE, view.source))
     if view.kind != ON_DEMAND:
-        for region in range(len(table.job.on_demand_usd)):
-            overhead_s = int(table.job.overhead_s[view.source, region])
-            cost = _bought(table, view, later, region, overhead_s=overhead_s)
-            cost += float(table.job.egress_usd[view.source, region])
-            choices.append(ZoneAction(cost, ON_DEMAND, region))
+        region = _region_to_buy(table, view, later)
+        overhead_s = int(table.job.overhead_s[view.source, region])
+        cost = _bought(table, view, later, region, overhead_s=overhead_s)
+        cost += float(table.job.egress_usd[view.source, region])
+        choices.append(ZoneAction(cost, ON_DEMAND, region))
     return min(choices, key=lambda choice: choice.cost_usd)
 
 
@@ -145,37 +145,15 @@ def is_worth_launching(
 def probe_gain(table: ZoneTable, view: ZoneView, beliefs: ZoneBeliefs, zone: int) -> float:
     """Expected saving from knowing now whether a zone is up, USD, before the price of a probe.
 
-    The job launches nothing in this tick; what it learns serves from the next tick on. Spot that is
-    held profits only if it is interrupted then.
+    The job launches nothing in this tick; what it learns serves from the next tick on. It is asked
+    of a job that holds no spot: one that does tries other zones for nothing once it is lost.
     """
-    weight = 1.0
-    if view.kind == SPOT:
-        ahead = beliefs.copy()
-        ahead.advance()
-        weight = 1.0 - float(ahead.up_chances()[view.zone])
-        beliefs = _seen(beliefs, view.zone, up=False)
-        view = replace(view, kind=IDLE, zone=-1, overhead_left_s=0)
     chance = float(beliefs.up_chances()[zone])
     known = chance * best_without_launch(table, view, _seen(beliefs, zone, up=True)).cost_usd
     known += (1.0 - chance) * best_without_launch(
         table, view, _seen(beliefs, zone, up=False)
     ).cost_usd
-    return weight * (best_without_launch(table, view, beliefs).cost_usd - known)
-
-
-def most_probe_gain(table: ZoneTable, view: ZoneView, beliefs: ZoneBeliefs) -> float:
-    """A bound on `probe_gain` where spot is held; infinite elsewhere.
-
-    Who loses it in the next tick saves at most the difference between zones.
-    """
-    if view.kind != SPOT:
-        return float("inf")
-    ahead = beliefs.copy()
-    ahead.advance()
-    costs = launch_costs(table, view, beliefs.when_up())
-    known = costs[costs < _NEVER]
-    spread = float(known.max() - known.min()) if len(known) else 0.0
-    return (1.0 - float(ahead.up_chances()[view.zone])) * spread
+    return best_without_launch(table, view, beliefs).cost_usd - known
 
 
 def _seen(beliefs: ZoneBeliefs, zone: int, *, up: bool) -> ZoneBeliefs:
@@ -222,6 +200,23 @@ def _bought(
         return 0.0
     rest = _after(table, view, later, table.bought[:, region], to_s, region)
     return float(job.on_demand_usd[region]) + rest
+
+
+def _region_to_buy(table: ZoneTable, view: ZoneView, later: _NextTick) -> int:
+    """Region whose on-demand is cheapest to the end by the table alone; the first of several."""
+    job = table.job
+    costs = []
+    for region in range(len(job.on_demand_usd)):
+        overhead_s = int(job.overhead_s[view.source, region])
+        to_s = view.slack_s - overhead_s
+        if to_s < job.floor_s:
+            cost = job.bought_usd(view.tick, view.slack_s, region, overhead_s=overhead_s)
+        else:
+            low, share = table.place(to_s)
+            row = table.bought[view.tick, region, later.age]
+            cost = float((1.0 - share) * row[low] + share * row[low + 1])
+        costs.append(cost + float(job.egress_usd[view.source, region]))
+    return costs.index(min(costs))
 
 
 def _after(
