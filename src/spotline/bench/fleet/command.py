@@ -75,19 +75,18 @@ def _print(console: Any, figures: dict[str, Any]) -> None:
 
     for name, rows in figures.get("cells", {}).items():
         table = plain_table(f"{name}, % of the joint bound", "policy")
-        for column in ("utility $", "cost $", "%", "misses", "late $", "vs best rule", "gap"):
-            table.add_column(column, justify="right")
+        for column in ("%", "points against best rule", "gap %", "misses", "cost $", "late $"):
+            table.add_column(column, justify="right", no_wrap=True)
         for policy, row in rows.items():
             low, mean, high = row["vs_best_rule_points"] or (float("nan"),) * 3
             table.add_row(
                 policy,
-                f"{row['utility_usd']:,.0f}",
-                f"{row['cost_usd']:,.0f}",
                 _number(row["percent_of_bound"]),
-                str(row["misses"]),
-                f"{row['late_usd']:,.0f}",
                 f"{mean:+.2f} [{low:+.2f}, {high:+.2f}]",
                 _number(row["gap_closed_percent"]),
+                str(row["misses"]),
+                f"{row['cost_usd']:,.0f}",
+                f"{row['late_usd']:,.0f}",
             )
         console.print(table)
     for note in figures.get("notes", ()):
