@@ -74,7 +74,7 @@ from spotline.domain.events.training import (
     TrainingRestarted,
 )
 from spotline.domain.jobs.job import Job
-from spotline.domain.solvers.value_table import table_of
+from spotline.domain.solvers.table_store import table_of
 
 SPEC = Spec(
     service="allocator",

@@ -7,7 +7,8 @@ from dataclasses import replace
 from spotline.application.allocation.messages import AllocateRequest
 from spotline.application.market_ingest.handler import IngestHandler, IngestOptions
 from spotline.application.selector.handler import SelectHandler
-from spotline.application.selector.job_run import JobTable, RunPhase
+from spotline.application.selector.job_run import RunPhase
+from spotline.application.selector.job_table import JobTable
 from spotline.application.selector.state import SelectorOptions, SelectorState, SlotPhase
 from spotline.application.spec import Context, Outcome
 from spotline.contracts.mapping import digest
@@ -29,7 +30,7 @@ from spotline.domain.market.generate import generate
 from spotline.domain.market.law import choose_space, law_id_of, learn_law
 from spotline.domain.market.named_law import NamedLaw
 from spotline.domain.market.offering import CapacityType
-from spotline.domain.solvers.value_table import MOST_TABLES
+from spotline.domain.solvers.table_store import MOST_TABLES
 from spotline.replay.jobs import generated_jobs
 
 MARKET = generate("mixed", seed=2, slots=40, slot_s=1800, start_ns=1_767_571_200_000_000_000)
