@@ -20,21 +20,29 @@ from spotline.replay.explain import Entries, LogExplainer
 from spotline.runtime.settings import OptionVariables
 
 SELECTOR_VARIABLES = OptionVariables(
-    left_out=("rehearsals_per_job", "history_slots", "most_revisions", "competing")
+    left_out=(
+        *("rehearsals_per_job", "history_slots", "most_revisions", "competing"),
+        "shared_tables",
+    )
 )
 """How a service's environment states the selector's options."""
 
 
 def limited_by_default(stated: object) -> object:
-    """The options that an environment states, with limits unless it says otherwise."""
+    """The options that an environment states, with limits and shared tables unless it says not."""
     return (
-        {"limits": True, "spending": DEFAULT_SPENDING.to_json(), **stated}
+        {
+            "limits": True,
+            "spending": DEFAULT_SPENDING.to_json(),
+            "shared_tables": True,
+            **stated,
+        }
         if isinstance(stated, Mapping)
         else stated
     )
 
 
-SERVED = SelectorOptions(limits=True, spending=DEFAULT_SPENDING.to_json())
+SERVED = SelectorOptions(limits=True, spending=DEFAULT_SPENDING.to_json(), shared_tables=True)
 """The options of a service whose environment states none: money has limits by default."""
 
 # Entries are asked of the broker in portions: between two of them the thread can be stopped.

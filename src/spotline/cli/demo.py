@@ -155,7 +155,9 @@ def _options(
         market=market,
         store=store,
         ingest=without_pause(price_sanity=sanity),
-        selector=SelectorOptions(warm_start=read_weights(warm_start), limits=True),
+        selector=SelectorOptions(
+            warm_start=read_weights(warm_start), limits=True, shared_tables=True
+        ),
         outlooks=False,  # there is no time between its slots to look ahead
         identity=asked_identity(store, asked=identity),
     )

@@ -341,7 +341,10 @@ def _limited(
     else:
         spending = read_limits(limits_file)
     selection = SelectorOptions(
-        warm_start=read_weights(warm_start), limits=limits, spending=spending.to_json()
+        warm_start=read_weights(warm_start),
+        limits=limits,
+        spending=spending.to_json(),
+        shared_tables=True,
     )
     return selection, Caps(spending=spending)
 
