@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from spotline.application.allocation.allocate import allocate
 from spotline.application.allocation.messages import AllocateRequest
 from spotline.application.selector.handler import SelectHandler
-from spotline.application.selector.job_run import JobTable
+from spotline.application.selector.job_table import JobTable
 from spotline.application.selector.state import SelectorState
 from spotline.application.spec import NOTHING, Call, Context, Outcome, Spec, Timer
 from spotline.contracts.errors import InvariantViolation

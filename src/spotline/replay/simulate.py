@@ -34,7 +34,9 @@ from spotline.domain.policies.replay import (
     replay_policy,
 )
 from spotline.domain.selection.learner import Learner
-from spotline.domain.solvers.value_table import TableTerms, ValueTable, table_of
+from spotline.domain.solvers.table_store import table_of
+from spotline.domain.solvers.table_terms import TableTerms
+from spotline.domain.solvers.value_table import ValueTable
 from spotline.replay.closed_loop import no_digest, run_rule
 from spotline.replay.clouds import Information, TellingCloud
 from spotline.replay.course import MarketCourse, course_of, coverage, first_slot

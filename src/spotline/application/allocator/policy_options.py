@@ -29,7 +29,8 @@ from spotline.domain.policies.compiled import replay_pool
 from spotline.domain.policies.interface import Policy
 from spotline.domain.policies.registry import FALLBACK_POLICY_ID, policy_named
 from spotline.domain.policies.replay import JobResult, SlotRecord
-from spotline.domain.solvers.value_table import TableTerms, table_of
+from spotline.domain.solvers.table_store import table_of
+from spotline.domain.solvers.table_terms import TableTerms
 from spotline.domain.units import NS_PER_S, PPM, usd_from_micro_usd
 
 SCENARIOS = 32

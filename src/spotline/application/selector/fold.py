@@ -11,7 +11,8 @@ from spotline.application.allocation.value_tables import same_table_of
 from spotline.application.selector.answer_checks import check_answers
 from spotline.application.selector.endings import note_cancelled, note_exited, note_retry
 from spotline.application.selector.holding import forget_doubts, note_capacity, note_refused
-from spotline.application.selector.job_run import JobRun, JobTable, RunPhase
+from spotline.application.selector.job_run import JobRun, RunPhase
+from spotline.application.selector.job_table import JobTable
 from spotline.application.selector.spent import note_billed, note_ended, note_launched, note_spent
 from spotline.application.selector.state import SelectorOptions, SelectorState, SlotPhase
 from spotline.application.selector.tripping import note_health
@@ -28,7 +29,7 @@ from spotline.domain.events.event import Event
 from spotline.domain.events.forecast import ForecastIssued, ForecastOverdue
 from spotline.domain.events.freeze import BuyingFrozen, BuyingUnfrozen
 from spotline.domain.events.knowledge import ThroughputReestimated
-from spotline.domain.events.law import MarketLawLearned, ValueTableRequested
+from spotline.domain.events.law import MarketLawLearned, ValueTableReady, ValueTableRequested
 from spotline.domain.events.lifecycle import (
     JobAdmitted,
     JobAdvanced,
@@ -81,6 +82,7 @@ def fold(state: SelectorState, event: Event, options: SelectorOptions) -> None:
             | JobAdmitted()
             | JobClosed()
             | ValueTableRequested()
+            | ValueTableReady()
             | ThroughputReestimated()
             | CheckpointCommitted()
             | TrainingRestarted()
@@ -133,6 +135,8 @@ def _fold_job(state: SelectorState, event: Event) -> None:
         tables[event.table.offering_id] = JobTable(
             spec=event.table, named=event.named, slot=event.slot
         )
+    elif isinstance(event, ValueTableReady):
+        _note_ready(state, event)
     elif isinstance(
         event,
         (
@@ -195,6 +199,15 @@ def _take_change(state: SelectorState, run: JobRun, event: JobUpdated) -> None:
     if run.phase is RunPhase.RUNNING:
         program = state.program_of(changed, run.offering_id)
     run.change(changed, program)
+
+
+def _note_ready(state: SelectorState, event: ValueTableReady) -> None:
+    """Let the decisions of the slots to come name a table; of a job that is over nothing is said."""
+    run = state.runs.get(event.job_id)
+    for table in () if run is None else run.tables.values():
+        # Offerings with one law and one price may share a table, too.
+        if table.spec.table_id == event.table_id and table.ready_slot is None:
+            table.ready_slot = state.slot
 
 
 def _take_rates(state: SelectorState, run: JobRun, event: ThroughputReestimated) -> None:

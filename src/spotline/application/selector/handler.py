@@ -61,7 +61,7 @@ from spotline.domain.events.event import Event
 from spotline.domain.events.forecast import ForecastIssued, ForecastOverdue
 from spotline.domain.events.freeze import BuyingFrozen, BuyingUnfrozen
 from spotline.domain.events.knowledge import ThroughputReestimated
-from spotline.domain.events.law import MarketLawLearned, ValueTableRequested
+from spotline.domain.events.law import MarketLawLearned, ValueTableReady, ValueTableRequested
 from spotline.domain.events.lifecycle import (
     JobAdmitted,
     JobAdvanced,
@@ -91,7 +91,7 @@ from spotline.domain.policies.interface import Policy
 from spotline.domain.policies.registry import POOL
 from spotline.domain.selection.learner import Learner
 from spotline.domain.selection.rules import drawn_index, weights_ppb
-from spotline.domain.solvers.value_table import MOST_TABLES
+from spotline.domain.solvers.table_store import MOST_TABLES
 
 ALLOCATE_CALL = "allocate"
 
@@ -128,6 +128,7 @@ SPEC = Spec(
         CapacityReported,
         CostAccrued,
         MarketLawLearned,
+        ValueTableReady,
         ThroughputReestimated,
         CheckpointCommitted,
         GenerationFormed,
@@ -173,6 +174,7 @@ class SelectHandler:
             learner=self._learner.copy(),
             trust=ForecastTrust(),
             competing=self._options.competing,
+            shared_tables=self._options.shared_tables,
         )
 
     def check(self, state: SelectorState, event: Event) -> None:
@@ -329,9 +331,10 @@ class SelectHandler:
                 limit_micro_usd=limit.limit_micro_usd,
             )
             tables = tables_wanted(state, JobRun(job=arriving), offering_id, running, self._options)
-            # While room is short, a home is worth more than places to move to.
-            tables = tables[: len(tables) if 2 * room > MOST_TABLES else min(1, max(0, room))]
-            room -= len(tables)
+            # While room is short, a home is worth more than places to move to; classes take little.
+            if not self._options.shared_tables:
+                tables = tables[: len(tables) if 2 * room > MOST_TABLES else min(1, max(0, room))]
+                room -= len(tables)
             yield from tables
             # The next arrival must see this one's demand.
             running.append(JobRun(job=run.job, offering_id=offering_id))

@@ -70,6 +70,9 @@ class SelectorOptions:
     spent in a time, as `Spending.to_json` writes them (empty: none). Logs from before 0.3.0,
     simulations and benchmarks decide without.
 
+    With `shared_tables` jobs of a class look into one value table, every job has one, and none is
+    named before it was announced; logs from before 0.3.0 decide without.
+
     Raises
     ------
     ValueError
@@ -95,6 +98,7 @@ class SelectorOptions:
     limits: bool = False
     limit_grace_s: int = 600
     spending: str = ""
+    shared_tables: bool = False
 
     def __post_init__(self) -> None:
         if self.rule not in RULES:
@@ -146,6 +150,7 @@ class SelectorState:
     learner: Learner
     trust: ForecastTrust
     competing: bool = True
+    shared_tables: bool = False
     mode: Mode = Mode.LIVE
     offerings: dict[str, Offering] = field(default_factory=dict)
     slot: int = -1
@@ -286,10 +291,6 @@ class SelectorState:
 
     def table_spec(self, named: NamedLaw, offering_id: str, program: JobProgram) -> TableSpec:
         """The value table of a job that arrives now, for what running jobs leave of an offering."""
-        taken = 0
-        for run in self.running() if self.competing else ():
-            if run.offering_id == offering_id:
-                taken += run.target.spot
         quotes = {sq.quote.offering_id: sq.quote for sq in self.current.quotes}
         return table_spec(
             program,
@@ -298,9 +299,14 @@ class SelectorState:
             first_slot_start_ns=self.current.ts_event_ns,
             on_demand_price_micro_usd=quotes[offering_id].on_demand_price_micro_usd,
             on_demand_available=self.residual().on_demand(offering_id),
-            taken=taken,
+            taken=None if self.shared_tables else self._taken_of(offering_id),
             on_demand_reserve_slots=self._stock_of(program.allowed_counts, offering_id)[0],
         )
+
+    def _taken_of(self, offering_id: str) -> int:
+        """Spot that running jobs are to hold of an offering."""
+        running = self.running() if self.competing else ()
+        return sum(run.target.spot for run in running if run.offering_id == offering_id)
 
     def egress_micro_usd(self, job: Job, home: str, other: str, options: SelectorOptions) -> int:
         """What copying a job's checkpoint from one offering to another costs."""
