@@ -12,13 +12,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from spotline.application.allocation.allocate import (
-    MOVE_MARGIN_PPM,
-    moved_task,
-    task_answer,
-    task_view,
-)
+from spotline.application.allocation.allocate import MOVE_MARGIN_PPM
 from spotline.application.allocation.messages import AllocateRequest, JobTask
+from spotline.application.allocation.tasks import moved_task, task_answer, task_view
 from spotline.application.explaining.cuts import NO_CUT, Bounds, Cut, cut_of
 from spotline.application.explaining.facts import DecidedTurn, usd_text
 from spotline.application.explaining.futures import (

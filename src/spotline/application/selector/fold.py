@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from spotline.application.account_modes import note_mode
-from spotline.application.allocation.allocate import at_rates, forecast_of
 from spotline.application.allocation.measuring import Followed
+from spotline.application.allocation.tasks import at_rates, forecast_of
 from spotline.application.allocation.value_tables import same_table_of
 from spotline.application.selector.answer_checks import check_answers
 from spotline.application.selector.endings import note_cancelled, note_exited, note_retry

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
 
-from spotline.application.allocation.allocate import program_of
 from spotline.application.allocation.measuring import Measuring
+from spotline.application.allocation.tasks import program_of
 from spotline.application.allocation.value_tables import table_spec
 from spotline.application.selector.job_run import JobRun, RunPhase
 from spotline.domain.events.event import Event
