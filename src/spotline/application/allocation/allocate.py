@@ -9,12 +9,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from spotline.application.allocation.clearing import cleared
 from spotline.application.allocation.messages import (
     AllocateAnswer,
     AllocateRequest,
     JobTask,
 )
-from spotline.application.allocation.tasks import is_saved, moved_task, task_answer, task_view
+from spotline.application.allocation.tasks import (
+    check_quoted,
+    is_saved,
+    may_move,
+    move_margin_micro_usd,
+    moved_task,
+    take_before,
+    task_answer,
+    task_view,
+)
 from spotline.domain.jobs.lot import holding_of
 from spotline.domain.market.offering import UNKNOWN_COUNT, Count, Provenance, Quote
 from spotline.domain.market.slot_quote import SlotQuote
@@ -27,11 +37,6 @@ from spotline.domain.policies.interface import Outlook, PolicyView
 from spotline.domain.policies.params import offer_of, standing_of
 from spotline.domain.policies.prediction import UNCOUNTED
 from spotline.domain.solvers.value_table import best_value
-from spotline.domain.units import PPM, cost_micro_usd
-
-# A job moves for more than this share of what a slot of its largest count costs on demand: below
-# it, two tables differ by how they interpolate, and a job would go to and fro between equals.
-MOVE_MARGIN_PPM = 50_000
 
 
 def allocate(request: AllocateRequest) -> AllocateAnswer:
@@ -42,16 +47,14 @@ def allocate(request: AllocateRequest) -> AllocateAnswer:
     ValueError
         A task or what is taken names an unknown policy or offering, or a job that cannot run on its offering.
     """
+    if request.clearing:
+        return cleared(request)
     residual = ResidualCapacity(request.quotes)
     quotes = {sq.quote.offering_id: sq.quote for sq in request.quotes}
-    for lot in request.taken:
-        if lot.offering_id not in quotes:
-            raise ValueError(f"taken.offering_id must have a quote, {lot.offering_id!r} has none")
-        residual.take_what_is_left((lot,))
+    take_before(request, residual)
     answers = []
     for task in request.tasks:
-        if task.offering_id not in quotes:
-            raise ValueError(f"tasks.offering_id must have a quote, {task.offering_id!r} has none")
+        check_quoted(task, quotes)
         answer = _placed(request, task, quotes, residual)
         # What is held on demand stays even where the stock has run out.
         residual.take_what_is_left(answer.lots)
@@ -110,27 +113,12 @@ def _worth_moving(
     quotes: Mapping[str, Quote],
     residual: ResidualCapacity,
 ) -> JobTask | None:
-    """The task as it would stand at the best alternative, None where home is as good.
-
-    Raises
-    ------
-    ValueError
-        An alternative has no quote.
-    """
-    over = home.elapsed_slots >= home.program.deadline_slots
-    done = home.state.progress_quanta >= home.program.work_quanta
-    if not task.alternatives or home.outlook is None or request.offset_s or over or done:
+    """The task as it would stand at the best alternative, None where home is as good."""
+    if not may_move(request, task, home) or home.outlook is None:
         return None
-    full_slot = cost_micro_usd(
-        home.on_demand_price, home.program.max_instances, home.program.slot_s
-    )
-    best = _value(home, home.outlook) + full_slot * MOVE_MARGIN_PPM / PPM
+    best = _value(home, home.outlook) + move_margin_micro_usd(home)
     chosen = None
     for alternative in task.alternatives:
-        if alternative.offering_id not in quotes:
-            raise ValueError(
-                f"tasks.alternatives.offering_id must have a quote, {alternative.offering_id!r} has none"
-            )
         moved = moved_task(task, alternative, home)
         view = task_view(request, moved, quotes[alternative.offering_id], residual)
         if view.outlook is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 
@@ -19,6 +20,63 @@ from spotline.domain.policies.decision import decide_slot, is_safe, on_demand_to
 from spotline.domain.policies.interface import START, PolicyView, WindowForecast
 from spotline.domain.policies.prediction import window_forecast
 from spotline.domain.policies.registry import FALLBACK_POLICY_ID, policy_named
+from spotline.domain.units import PPM, cost_micro_usd
+
+# A job moves for more than this share of what a slot of its largest count costs on demand: below
+# it, two tables differ by how they interpolate, and a job would go to and fro between equals.
+MOVE_MARGIN_PPM = 50_000
+
+
+def check_quoted(task: JobTask, quotes: Mapping[str, Quote]) -> None:
+    """Refuse a task that is, or could go, where nothing is quoted.
+
+    Raises
+    ------
+    ValueError
+        Names the offering.
+    """
+    if task.offering_id not in quotes:
+        raise ValueError(f"tasks.offering_id must have a quote, {task.offering_id!r} has none")
+    for alternative in task.alternatives:
+        if alternative.offering_id not in quotes:
+            raise ValueError(
+                f"tasks.alternatives.offering_id must have a quote, "
+                f"{alternative.offering_id!r} has none"
+            )
+
+
+def take_before(request: AllocateRequest, residual: ResidualCapacity) -> None:
+    """Take what jobs got that were served before those of a request.
+
+    Raises
+    ------
+    ValueError
+        Some of it has no quote.
+    """
+    quoted = {slot_quote.quote.offering_id for slot_quote in request.quotes}
+    for lot in request.taken:
+        if lot.offering_id not in quoted:
+            raise ValueError(f"taken.offering_id must have a quote, {lot.offering_id!r} has none")
+        residual.take_what_is_left((lot,))
+
+
+def may_move(request: AllocateRequest, task: JobTask, home: PolicyView) -> bool:
+    """Whether a job may leave its home now: it has tables to compare, time, and work left."""
+    over = home.elapsed_slots >= home.program.deadline_slots
+    done = home.state.progress_quanta >= home.program.work_quanta
+    return (
+        bool(task.alternatives)
+        and home.outlook is not None
+        and not (request.offset_s or over or done)
+    )
+
+
+def move_margin_micro_usd(home: PolicyView) -> float:
+    """What a move must gain."""
+    full_slot = cost_micro_usd(
+        home.on_demand_price, home.program.max_instances, home.program.slot_s
+    )
+    return full_slot * MOVE_MARGIN_PPM / PPM
 
 
 def moved_task(task: JobTask, alternative: Alternative, home: PolicyView) -> JobTask:
@@ -103,7 +161,7 @@ def task_view(
     )
     held = holding_of((task.holding,))
     reserve_slots = task.on_demand_reserve_slots
-    interrupted = task.interrupted or task.holding.spot > spot_available
+    interrupted = is_interrupted(request, task, spot_available)
     now = JobProgress(
         progress_quanta=task.progress_quanta,
         holding=held,
@@ -131,6 +189,15 @@ def task_view(
         reserve_slots=reserve_slots,
         rescue_instances=task.rescue_instances,
     )
+
+
+def is_interrupted(request: AllocateRequest, task: JobTask, spot_available: int) -> bool:
+    """Whether spot of what a task's job holds is gone, if no more than this is left to it.
+
+    Where bids are cleared, spot that the market has not taken back is yielded to another job.
+    """
+    reclaimed = not request.clearing or task.offering_id in request.reclaimed_offering_ids
+    return task.interrupted or (reclaimed and task.holding.spot > spot_available)
 
 
 def _at_most(left: int, bound: int | None) -> int:

@@ -51,32 +51,18 @@ class Option:
         """On-demand instances that must be in stock."""
         return self.on_demand if self.from_stock is None else self.from_stock
 
-    @property
-    def takes_nothing(self) -> bool:
-        """Whether it fits whatever other jobs hold."""
-        return not (self.spot or self.on_demand or self.cost_micro_usd)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bid:
     """A job's options, the one that it likes most first among equals.
 
     `rank` says when it would be served if jobs were served in order: the smallest first, then by
-    job id. One option must take nothing, so that there is always a way to serve everybody.
-
-    Raises
-    ------
-    ValueError
-        No option takes nothing.
+    job id. One option must take nothing of what is bounded, so that everybody can be served.
     """
 
     job_id: str
     rank: int
     options: tuple[Option, ...]
-
-    def __post_init__(self) -> None:
-        if not any(option.takes_nothing for option in self.options):
-            raise ValueError(f"options of {self.job_id} must hold one that takes nothing")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
-from spotline.domain.crowd.bids import SPOT, Bid, Capacity, Cleared, best_first
+from spotline.domain.crowd.bids import SPOT, Bid, Capacity, Cleared, best_first, takes_of
 from spotline.domain.crowd.program import SlotPart, allowed_options, parts_of, served_in_order
 from spotline.domain.crowd.search import clear_part
 
@@ -22,7 +22,7 @@ def clear(bids: Sequence[Bid], capacity: Capacity) -> Cleared:
     Raises
     ------
     ValueError
-        Two bids are of one job.
+        Two bids are of one job, or one has no option that takes nothing of what is bounded.
 
     Notes
     -----
@@ -33,6 +33,9 @@ def clear(bids: Sequence[Bid], capacity: Capacity) -> Cleared:
     for before, after in pairwise(bids):
         if before.job_id == after.job_id:
             raise ValueError(f"job_id must differ from bid to bid, {after.job_id!r} was repeated")
+    for bid in bids:
+        if all(takes_of(option, capacity) for option in bid.options):
+            raise ValueError(f"options of {bid.job_id} must hold one that takes nothing")
     served = served_in_order(bids, capacity)
     allowed = allowed_options(bids, served)
     parts, alone = parts_of(bids, capacity, allowed)

@@ -205,4 +205,4 @@ def test_a_large_slot_over_many_offerings_is_cleared_to_within_a_thousandth() ->
 
 def test_a_bid_without_a_way_to_take_nothing_is_refused() -> None:
     with pytest.raises(ValueError, match="must hold one that takes nothing"):
-        Bid(job_id="j", rank=0, options=(spot("a", 1, 1),))
+        clear([Bid(job_id="j", rank=0, options=(spot("a", 1, 1),))], Capacity(spot={"a": 3}))
