@@ -37,23 +37,30 @@ _PACKAGE = Path(__file__).parents[1]
 _numba: Any = numba.config
 # Every module of kernels imports this one; the rule of cost and the constants lie in units.
 _MARK = b"spotline.domain.kernels"
+# Benchmarks have kernels of their own.
+_KERNELS_IN = ("bench", "domain")
+_MODULE_PARTS = 3  # of a path, from its end: enough to tell where in the package a module lies
 # Folders of earlier sources that stay: releases and branches are switched between.
 _KEPT_FOLDERS = 8
 
 
 def kernel_sources(package: Path = _PACKAGE) -> list[Path]:
     """List the files that kernels are made of, in a stable order."""
-    files = sorted((package / "domain").rglob("*.py"))
+    files = sorted(file for part in _KERNELS_IN for file in (package / part).rglob("*.py"))
     compiled = [file for file in files if _MARK in file.read_bytes()]
     return [Path(__file__), package / "domain" / "units.py", *compiled]
 
 
 def sources_digest(sources: Iterable[Path]) -> str:
-    """Name the sources by their bytes: the first 16 hexadecimal digits of SHA-256."""
+    """Name the sources by their modules and bytes: the first 16 hexadecimal digits of SHA-256.
+
+    What is cached names the modules that it was compiled from: one that was moved is another.
+    """
     digest = hashlib.sha256()
     for source in sources:
         content = source.read_bytes()
-        digest.update(f"{source.name} {len(content)}\n".encode())
+        module = "/".join(source.parts[-_MODULE_PARTS:])
+        digest.update(f"{module} {len(content)}\n".encode())
         digest.update(content)
     return digest.hexdigest()[:16]
 

@@ -11,10 +11,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from spotline.bench.quality.certified import certified
 from spotline.bench.quality.episodes import BASE, IntArray, program_of, table_for
 from spotline.bench.quality.families import GANG
 from spotline.bench.quality.statistics import FloatArray, percent
 from spotline.domain.forecasting.law_book import MOST_INSTANCES
+from spotline.domain.jobs.program import JobProgram
 from spotline.domain.market.law import (
     MarketLaw,
     StateSpace,
@@ -26,6 +28,7 @@ from spotline.domain.policies.compiled import MarketSeries, clairvoyant_many, re
 from spotline.domain.policies.prediction import UNCOUNTED
 from spotline.domain.policies.registry import FALLBACK_POLICY_ID, policy_named
 from spotline.domain.policies.sdp import SDP
+from spotline.domain.solvers.value_table import TableTerms
 from spotline.domain.units import PPM
 
 LEARNED_SLOTS = 300
@@ -141,6 +144,15 @@ def learned_law(law: MarketLaw, seed: int) -> MarketLaw:
     return learn_laws(series, most_instances=MOST_INSTANCES)["known"]
 
 
+def _terms(program: JobProgram, law: MarketLaw) -> TableTerms:
+    return TableTerms(
+        program=program,
+        law=law,
+        on_demand_price=_ON_DEMAND_PRICE,
+        on_demand_available=UNCOUNTED,
+    )
+
+
 def utilities(market: MarketSeries, law: MarketLaw, starts: IntArray) -> IntArray:
     """What the program of `law` earns by first slot, micro-USD, shape (starts,)."""
     program = program_of(BASE, GANG, DEADLINE_SLOTS, _ON_DEMAND_PRICE, hard=False)
@@ -158,12 +170,14 @@ def utilities(market: MarketSeries, law: MarketLaw, starts: IntArray) -> IntArra
 
 
 def known_law_table(
-    *, jobs: int, pasts: int = len(_LEARNING_SEEDS)
+    *, jobs: int, pasts: int = len(_LEARNING_SEEDS), futures: int = 400
 ) -> dict[str, dict[str, object]]:
     """Compare learned laws with the true ones on the same paths, by name of the market.
 
     `percent_of_true_law_optimum` is the mean over `pasts` (at most five) independent pasts to learn
     from, `worst` the least of them, and `standard_error` that of the first, from independent jobs.
+    `certificate` says how far the true law's plans are from what any online policy could earn, on
+    so many `futures` of their own.
     """
     program = program_of(BASE, GANG, DEADLINE_SLOTS, _ON_DEMAND_PRICE, hard=False)
     starts = np.arange(jobs, dtype=np.int64) * program.end_slots
@@ -185,6 +199,7 @@ def known_law_table(
             "true_law_percent_of_clairvoyant": percent(
                 best[: min(jobs, 300)], optimum.upper_utility_micro_usd
             ),
+            "certificate": certified(_terms(program, known.law), futures),
             "learned_slots": LEARNED_SLOTS,
             "jobs": jobs,
             "description": known.description,

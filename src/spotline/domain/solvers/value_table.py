@@ -115,10 +115,10 @@ def build_table(terms: TableTerms) -> ValueTable:
     model after arXiv:2512.20967, with overhead charged on every change of the held set.
     """
     program, law = terms.program, terms.law
-    pending = _pending_levels(program)
+    pending = pending_levels(program)
     space = law.space
     per_set = max(1, program.deadline_slots) * space.run_states * space.price_states * len(pending)
-    sets = _held_sets(terms, MOST_ENTRIES // (per_set * 2 * LEAST_CELLS))
+    sets = held_sets(terms, MOST_ENTRIES // (per_set * 2 * LEAST_CELLS))
     cells = min(MOST_CELLS, max(LEAST_CELLS, MOST_ENTRIES // (per_set * len(sets.holdings))))
     cell = _cell_quanta(program, cells)
     cells = -(-program.work_quanta // cell)
@@ -141,7 +141,7 @@ def build_table(terms: TableTerms) -> ValueTable:
         (law.run_matrix(), law.price_matrix()),
         (layout.values, late[np.minimum(needed, late.shape[0] - 1)]),
     )
-    nearest = _nearest(sets.spot, sets.on_demand, program.max_instances)
+    nearest = nearest_sets(sets.spot, sets.on_demand, program.max_instances)
     return ValueTable(
         terms=terms,
         after=after,
@@ -265,7 +265,7 @@ NO_TABLE: tuple[npt.NDArray[Any], ...] = (
 )
 
 
-def _pending_levels(program: JobProgram) -> IntArray:
+def pending_levels(program: JobProgram) -> IntArray:
     """Every overhead that can still be pending when a slot opens, ascending from 0."""
     levels = {0}
     broken_s = program.interrupted_s + program.lost_s
@@ -284,7 +284,7 @@ def _cell_quanta(program: JobProgram, cells: int) -> int:
     return -(-full // steps) if steps else least
 
 
-def _held_sets(terms: TableTerms, most: int) -> Configurations:
+def held_sets(terms: TableTerms, most: int) -> Configurations:
     """The held sets a table tells apart: spot first at every level of the law, and on-demand."""
     program = terms.program
     levels = sorted({max(0, c - terms.taken) for c in terms.law.level_counts} | {0})
@@ -312,7 +312,7 @@ def _thinned(counts: list[int], most: int) -> list[int]:
     return [counts[index] for index in sorted(set(at.tolist()))]
 
 
-def _nearest(spot: IntArray, on_demand: IntArray, most: int) -> IntArray:
+def nearest_sets(spot: IntArray, on_demand: IntArray, most: int) -> IntArray:
     """Index of the set nearest in instances, then in spot, for every (spot, on-demand)."""
     held = spot + on_demand
     nearest = np.zeros((most + 1, most + 1), dtype=np.int64)
