@@ -18,7 +18,8 @@ from spotline.domain.market.law import MarketLaw
 from spotline.domain.policies.compiled import MarketSeries, replay_pool
 from spotline.domain.policies.registry import FALLBACK_POLICY_ID, policy_named
 from spotline.domain.policies.sdp import SDP
-from spotline.domain.solvers.value_table import TableTerms, table_of
+from spotline.domain.solvers.table_store import table_of
+from spotline.domain.solvers.table_terms import TableTerms
 from spotline.domain.units import PPM
 
 _SEED = 301

@@ -29,7 +29,7 @@ from spotline.domain.policies.compiled import MarketSeries, clairvoyant_many, re
 from spotline.domain.policies.prediction import UNCOUNTED
 from spotline.domain.policies.registry import FALLBACK_POLICY_ID, policy_named
 from spotline.domain.policies.sdp import SDP
-from spotline.domain.solvers.value_table import TableTerms
+from spotline.domain.solvers.table_terms import TableTerms
 from spotline.domain.units import PPM
 
 LEARNED_SLOTS = 300
