@@ -27,7 +27,8 @@ from spotline.domain.policies.compiled import MarketSeries, clairvoyant_many, re
 from spotline.domain.policies.registry import FALLBACK_POLICY_ID, policy_named
 from spotline.domain.policies.replay import JobResult
 from spotline.domain.policies.sdp import SDP
-from spotline.domain.solvers.value_table import TableTerms, build_table
+from spotline.domain.solvers.table_terms import TableTerms
+from spotline.domain.solvers.value_table import build_table
 from spotline.domain.units import PPM, cost_micro_usd
 
 PRICE = 1_000_000
