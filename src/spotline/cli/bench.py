@@ -10,6 +10,7 @@ import typer
 from spotline.bench.cant_be_late.command import cant_be_late
 from spotline.bench.decision.command import decision
 from spotline.bench.faults.command import faults
+from spotline.bench.fleet.command import fleet
 from spotline.bench.forecast.command import forecast
 from spotline.bench.knowledge.command import knowledge
 from spotline.bench.placement.command import placement
@@ -30,6 +31,7 @@ _COMMANDS: Mapping[str, Callable[..., None]] = MappingProxyType(
         "cant-be-late": cant_be_late,
         "decision": decision,
         "faults": faults,
+        "fleet": fleet,
         "forecast": forecast,
         "identity": identity,
         "knowledge": knowledge,
@@ -48,7 +50,7 @@ def register(app: typer.Typer) -> None:
 
 @bench_app.callback()
 def root() -> None:
-    """Measure decisions: their quality, their speed, quotes, forecasts, configuration knowledge, placement, streams; what identity costs; and what faults do."""
+    """Measure decisions: their quality, their speed, those of whole fleets, quotes, forecasts, configuration knowledge, placement, streams; what identity costs; and what faults do."""
 
 
 for _name, _command in _COMMANDS.items():
