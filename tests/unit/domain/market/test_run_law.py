@@ -160,3 +160,13 @@ def test_tracker_and_compiled_filter_agree_and_neither_looks_ahead():
 
     assert np.allclose(filtered(up), step_by_step, atol=1e-6)
     assert (filtered(up)[:30] == filtered(altered)[:30]).all()
+
+
+def test_an_open_first_run_counts_from_the_last_bucket_on():
+    up = np.array([1] * 10 + [0, 1], dtype=np.uint8)
+    without, with_first = count_runs(up, (1, 4)), count_runs(up, (1, 4), open_first=True)
+    # Of ten slots the last seven are at least four slots old, whenever the run began.
+    assert (with_first.slots - without.slots).tolist() == [[0, 0], [0, 7]]
+    assert (with_first.ends - without.ends).tolist() == [[0, 0], [0, 1]]
+    always = count_runs(np.ones(10, dtype=np.uint8), (1, 4), open_first=True)
+    assert (always.slots[1].tolist(), always.ends.sum()) == ([0, 6], 0)
