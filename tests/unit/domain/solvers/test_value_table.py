@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -12,7 +13,8 @@ from spotline.domain.policies.interface import Outlook, PolicyView, WindowForeca
 from spotline.domain.policies.registry import policy_named
 from spotline.domain.policies.replay import SlotRecord, replay_policy
 from spotline.domain.policies.sdp import SDP, ValueToGo
-from spotline.domain.solvers.value_table import TableTerms, build_table, table_id
+from spotline.domain.solvers.table_terms import TableTerms, table_id
+from spotline.domain.solvers.value_table import build_table
 from spotline.domain.units import cost_micro_usd
 
 PRICE = 1_000_000
@@ -233,3 +235,15 @@ def test_without_a_table_all_useful_spot_is_held() -> None:
     )
 
     assert SDP.choose(untold, ()).holding == Holding(spot=2)
+
+
+def test_surcharge_is_a_price_that_is_paid_later_only() -> None:
+    law, job = two_level_law(0.9, 0.4), program(deadline=5)
+    dearer = two_level_law(0.9, 0.4, prices=(500_000,))
+    plain, priced = terms_of(job, law), replace(terms_of(job, law), spot_surcharge=200_000)
+
+    assert table_id(replace(plain, spot_surcharge=0)) == table_id(plain) != table_id(priced)
+    shown = build_table(priced).after
+    assert np.array_equal(shown, build_table(terms_of(job, dearer)).after)
+    assert (shown <= build_table(plain).after).all()
+    assert (shown < build_table(plain).after).any()
