@@ -15,6 +15,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import boto3
+from nats.js import JetStreamContext
+
+from spotline.adapters.clouds.aws.section import read_section
+from spotline.adapters.files.spotline_yaml.reading import read_config
 from spotline.adapters.ledger.opening import ledger_url
 from spotline.adapters.ledger.sql import SqlLedger
 from spotline.adapters.market.parquet import write_market
@@ -41,7 +46,17 @@ _WORKS_S = 90.0
 class AwsProcesses:
     """A rehearsal of AWS, an actuator that is started and killed, and a log that a test plays."""
 
-    def __init__(self, cloud: RehearsedAws, nursery: Nursery, log: PlayedLog, folder: Path) -> None:
+    def __init__(
+        self,
+        cloud: RehearsedAws,
+        nursery: Nursery,
+        log: PlayedLog,
+        folder: Path,
+        jetstream: JetStreamContext,
+        settings: Mapping[str, str],
+    ) -> None:
+        self._jetstream = jetstream
+        self._settings = {**settings, "SPOTLINE_STORE": str(folder / "store")}
         self.cloud, self.log, self.kills = cloud, log, 0
         self.store, self._folder, self._nursery = folder / "store", folder, nursery
         self.taken: list[str] = []
@@ -50,7 +65,22 @@ class AwsProcesses:
     # --- the actuator -------------------------------------------------------------------------
 
     async def start(self) -> None:
-        self._pid = await self._nursery.start({"SPOTLINE_STORE": str(self.store)})
+        self._pid = await self._nursery.start(self._settings)
+
+    async def taken_over(self) -> int:
+        """Start another one beside it, which is ours from here on; the id of the former."""
+        former = self._pid
+        await self.start()
+        return former
+
+    async def ended(self, pid: int) -> int:
+        """How a process ended, waited for."""
+        return await asyncio.wait_for(self._nursery.ended(pid), _WORKS_S)
+
+    @property
+    def pid(self) -> int:
+        """Of the actuator that was started last."""
+        return self._pid
 
     async def kill(self) -> None:
         """SIGKILL, as the kernel or an operator would."""
@@ -92,6 +122,11 @@ class AwsProcesses:
         finally:
             working.cancel()
 
+    async def held(self) -> None:
+        """Wait until a call stands still."""
+        while not await self._holds():  # noqa: ASYNC110 - another process
+            await asyncio.sleep(_POLL_S)
+
     async def _holds(self) -> bool:
         return bool((await self.cloud.state())["held"])
 
@@ -117,20 +152,37 @@ class AwsProcesses:
         """How many calls of each operation have come in so far."""
         return Counter((await self.cloud.state())["came"])
 
+    # --- the log ------------------------------------------------------------------------------
+
+    async def stored_again(self, tag: str) -> int:
+        """Store all of the log a second time, as a bridge may; says how many entries that were."""
+        entries = [one async for one in self.log.entries()]
+        for entry in entries:
+            headers = {**entry.headers, "Nats-Msg-Id": f"{tag}-{entry.seq}"}
+            await self._jetstream.publish(entry.subject, entry.payload, headers=headers)
+        return len(entries)
+
     # --- the story ----------------------------------------------------------------------------
 
     async def cycle(self) -> None:
         """Buy two spot, lose one with notice, go on with another on demand, release all."""
         await self.log.decided(2, 0)
-        taken = min(await self.alive())
-        await self.control("interrupt", instance_id=taken, lead_s=120)
-        self.taken.append(taken)
-        await self.log.until(CapacityLost, lambda event: taken in event.instance_ids)
+        await self.lost(min(await self.alive()))
         await self.log.decided(1, 1)
         # Of what is ended while it is pending, and whose end was not answered, nobody says that it
         # never ran: its minimum is settled, and not billed (ADR 0058).
         await self.all_run()
         await self.log.decided(0, 0)
+
+    async def told_of(self, body: str, times: int) -> None:
+        """Put a message into the queue that is told of interruptions, so many times."""
+        await asyncio.to_thread(_sent, self.cloud, body, times)
+
+    async def lost(self, instance_id: str) -> None:
+        """Have an instance taken back with notice, and wait until it is told lost."""
+        await self.control("interrupt", instance_id=instance_id, lead_s=120)
+        self.taken.append(instance_id)
+        await self.log.until(CapacityLost, lambda event: instance_id in event.instance_ids)
 
     async def all_run(self) -> None:
         """Wait until nothing is pending."""
@@ -196,6 +248,21 @@ def asked_in(store: Path, ids: Sequence[str]) -> dict[str, int]:
         ledger.close()
 
 
+def _sent(cloud: RehearsedAws, body: str, times: int) -> None:
+    lines = cloud.credentials.read_text().splitlines()
+    keys = dict(line.split(" = ") for line in lines[1:3])
+    settings = read_section(read_config(cloud.config, {}).clouds["aws"])
+    ((region, url),) = settings.accounts[0].queues.items()
+    client = boto3.Session().client(
+        "sqs", region_name=region, endpoint_url=cloud.endpoint_url, **keys
+    )
+    try:
+        for _ in range(times):
+            client.send_message(QueueUrl=url, MessageBody=body)
+    finally:
+        client.close()
+
+
 def _asked(cloud: RehearsedAws, method: str, name: str, said: Mapping[str, Any]) -> dict[str, Any]:
     where = urlsplit(cloud.endpoint_url)
     connection = http.client.HTTPConnection(where.hostname or "", where.port or 80, timeout=30)
@@ -209,12 +276,14 @@ def _asked(cloud: RehearsedAws, method: str, name: str, said: Mapping[str, Any])
         connection.close()
 
 
-def _environment(nats_url: str, cloud: RehearsedAws, speed: float) -> dict[str, str]:
-    """Of an actuator on a rehearsal, live, which ends whatever belongs to no job."""
+def _environment() -> dict[str, str]:
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("SPOTLINE_", "AWS_"))}
+    return {**kept, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
+
+
+def _settings(nats_url: str, cloud: RehearsedAws, speed: float) -> dict[str, str]:
+    """Of an actuator on a rehearsal, live, which ends whatever belongs to no job."""
     return {
-        **kept,
-        "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}",
         "SPOTLINE_NATS_URL": nats_url,
         "SPOTLINE_LOG_LEVEL": "warning",
         "SPOTLINE_CONFIG": str(cloud.config),
@@ -245,10 +314,11 @@ async def aws_processes(
     file = folder / "rehearsed.parquet"
     await asyncio.to_thread(write_market, market, file)
     async with (
+        # First: it reads its modules while the others begin.
+        Nursery(ACTUATOR, _environment(), folder / LOG) as nursery,
         EmbeddedBroker(folder / "broker") as broker,
         rehearsed_aws(file, folder / "rehearsal", fail=fail, seed=seed, speed=speed) as cloud,
         NatsConnection(broker.url, name="test") as connection,
-        Nursery(ACTUATOR, _environment(broker.url, cloud, speed), folder / LOG) as nursery,
     ):
         told = await asyncio.to_thread(_asked, cloud, "GET", "clock", {})
         clock = MarketClock(
@@ -257,5 +327,7 @@ async def aws_processes(
             market_s_per_s=told["market_s_per_s"],
         )
         stream = await NatsEventStream.open(connection)
+        link = await connection.link(timeout_s=30)
         log = PlayedLog(stream, market, offering_id, lambda: clock.market_at(time.time_ns()))
-        yield AwsProcesses(cloud, nursery, log, folder)
+        settings = _settings(broker.url, cloud, speed)
+        yield AwsProcesses(cloud, nursery, log, folder, link.jetstream(), settings)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
 from spotline.adapters.nats.stream import NatsEventStream
 from spotline.contracts.batch import packed, unpacked
 from spotline.contracts.build import event_of
+from spotline.contracts.envelope import StoredEntry
 from spotline.contracts.subjects import subjects_with
 from spotline.domain.events.allocation import AllocationDecided, DecisionReason
 from spotline.domain.events.capacity import (
@@ -40,6 +41,7 @@ _SAID = (
     *(LaunchRefused, EntryParked),
 )
 _POLICY = "test"
+_TRY_AGAIN_S = 0.1
 
 EventT = TypeVar("EventT", bound=Event)
 
@@ -56,7 +58,7 @@ class PlayedLog:
         self.said: list[Event] = []
         self.slot = self.revision = -1
         self.skips = False
-        self._stream, self._market, self._now_ns = stream, market, now_ns
+        self._stream, self._market, self.now_ns = stream, market, now_ns
         self._offering_id = offering_id
         self.commanded: list[str] = []
         self._read_seq = 0
@@ -99,7 +101,7 @@ class PlayedLog:
     async def open_due(self) -> None:
         """Open the slots whose time has come."""
         slot_ns = self._market.slot_s * NS_PER_S
-        due = (self._now_ns() - self._market.start_ns) // slot_ns
+        due = (self.now_ns() - self._market.start_ns) // slot_ns
         while self.slot < due:
             # As a market does whose clock went on while nobody was there.
             self.slot, self.revision = due if self.skips else self.slot + 1, -1
@@ -153,6 +155,7 @@ class PlayedLog:
             )
             if report.settled and _held(report.holdings) == (spot, on_demand):
                 return
+            await asyncio.sleep(_TRY_AGAIN_S)
 
     async def until(self, kind: type[EventT], matches: Callable[[EventT], bool]) -> EventT:
         """The first event of a kind that is so, of all that were said; waits for it."""
@@ -178,13 +181,18 @@ class PlayedLog:
             self.said += [event_of(one) for one in unpacked(entry)]
         self._read_seq = last_seq
 
+    async def entries(self) -> AsyncIterator[StoredEntry]:
+        """All that is stored."""
+        async for entry in self._stream.read([], last_seq=await self._stream.last_seq()):
+            yield entry
+
     def of(self, kind: type[EventT]) -> list[EventT]:
         """What was said of a kind."""
         return [event for event in self.said if isinstance(event, kind)]
 
     def _offset_s(self) -> int:
         begun_ns = self._market.start_ns + self.slot * self._market.slot_s * NS_PER_S
-        return min(self._market.slot_s - 1, max(0, self._now_ns() - begun_ns) // NS_PER_S)
+        return min(self._market.slot_s - 1, max(0, self.now_ns() - begun_ns) // NS_PER_S)
 
     async def _store(self, *events: Event) -> None:
         # The cause of what is decided is the last thing that was: one of its own for each.

@@ -16,7 +16,9 @@ import pytest
 from tests.fakes.aws_processes import aws_processes
 from tests.fakes.aws_rehearsal import market
 
-pytestmark = pytest.mark.integration
+# Three processes with all their modules take six seconds of a processor to begin. The short form for
+# every run is in one process (`test_aws_killed.py`); of these, the last one below.
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(600)]
 
 OFFERING_ID = "aws:default:use1-az1:p4d.24xlarge"
 SPEED = 60.0
@@ -46,8 +48,6 @@ async def killed(folder: Path, operation: str, effects: Sequence[str], step: int
         return run.kills
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize(("operation", "effects", "step"), POINTS)
 async def test_killed_at_any_call_nothing_is_bought_twice_and_nothing_is_left(
     tmp_path: Path, operation: str, effects: Sequence[str], step: int
@@ -55,7 +55,6 @@ async def test_killed_at_any_call_nothing_is_bought_twice_and_nothing_is_left(
     assert await killed(tmp_path, operation, effects, step) >= len(effects)
 
 
-@pytest.mark.slow
 async def test_what_was_pending_as_it_was_ended_is_settled_at_its_minimum_at_most(
     tmp_path: Path,
 ) -> None:

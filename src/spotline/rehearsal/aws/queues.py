@@ -149,7 +149,8 @@ class RehearsedQueue:
             )
 
     def send(self, body: str, sender: str, at: QueueMoment, delay_s: int | None = None) -> None:
-        """Take a message in that was checked."""
+        """Take a message in that was checked; what is too old is forgotten, read or not."""
+        self._forget_old(at)
         delay = self.setting("DelaySeconds") if delay_s is None else delay_s
         self._sent += 1
         message = QueuedMessage(

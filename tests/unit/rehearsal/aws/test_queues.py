@@ -105,6 +105,15 @@ def test_message_waits_for_its_delay_and_is_forgotten_after_its_retention():
     assert queue.receive(1, 0, at(61)) == []
 
 
+def test_a_queue_that_nobody_reads_keeps_nothing_beyond_its_retention():
+    queue = a_queue()
+    queue.set_attributes({"MessageRetentionPeriod": "60"}, at(0))
+    for second in range(0, 600, 10):
+        queue.send("body", "me", at(second))
+
+    assert len(queue.messages) == 7
+
+
 def test_counts_say_what_is_visible_in_flight_and_delayed():
     queue = filled(3)
     queue.send("later", "me", at(0), delay_s=60)
