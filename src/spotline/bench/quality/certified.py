@@ -8,7 +8,7 @@ from spotline.bench.quality.statistics import FloatArray
 from spotline.domain.certificates.certificate import (
     MOST_ENTRIES,
     Certificate,
-    MarketFutures,
+    DrawnFutures,
     certify,
     foresight_of,
     futures_of,
@@ -24,7 +24,7 @@ from spotline.domain.units import PPM
 _SEED = 301
 
 
-def market_of(law: MarketLaw, futures: MarketFutures, on_demand: tuple[int, int]) -> MarketSeries:
+def market_of(law: MarketLaw, futures: DrawnFutures, on_demand: tuple[int, int]) -> MarketSeries:
     """Lay futures one after another; `on_demand` is its price in micro-USD, and its count."""
     run, price = futures.run.ravel(), futures.price.ravel()
     centres = np.array(law.space.price_centres_ppm, dtype=np.int64)
