@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from spotline.domain.certificates.certificate import (
     Certificate,
-    Foresight,
     DrawnFutures,
+    Foresight,
     certify,
     foresight_of,
     futures_of,
