@@ -8,7 +8,7 @@ from spotline.bench.quality.statistics import FloatArray
 from spotline.domain.certificates.certificate import (
     MOST_ENTRIES,
     Certificate,
-    MarketFutures,
+    DrawnFutures,
     certify,
     foresight_of,
     futures_of,
@@ -25,7 +25,7 @@ from spotline.domain.units import PPM
 _SEED = 301
 
 
-def market_of(law: MarketLaw, futures: MarketFutures, on_demand: tuple[int, int]) -> MarketSeries:
+def market_of(law: MarketLaw, futures: DrawnFutures, on_demand: tuple[int, int]) -> MarketSeries:
     """Lay futures one after another; `on_demand` is its price in micro-USD, and its count."""
     run, price = futures.run.ravel(), futures.price.ravel()
     centres = np.array(law.space.price_centres_ppm, dtype=np.int64)
@@ -51,7 +51,7 @@ def certified(
     -------
     dict
         `above_percent`: by how much the ceiling exceeds what `sdp` earns, with its 95 % interval;
-        `clairvoyant_above_percent` the same of the clairvoyant; `exact` whether no gain was
+        `clairvoyant_above_percent` the same of the clairvoyant, who pays nothing; `exact` whether no gain was
         rounded up.
     """
     program = terms.program
@@ -60,14 +60,16 @@ def certified(
     foresight = foresight_of(terms, most_entries=most_entries)
     found: Certificate = certify(foresight, drawn)
     series = market_of(terms.law, drawn, (terms.on_demand_price, terms.on_demand_available))
-    earned: FloatArray = np.zeros(futures)
+    utility: FloatArray = np.zeros(futures)
+    paid: FloatArray = np.zeros(futures)
     for future in range(futures):
         records = series.records(future * program.end_slots, program.end_slots)
         (result,) = replay_pool(
             program, records, (SDP,), policy_named(FALLBACK_POLICY_ID), table_of(terms)
         )
-        paid = foresight.charged(drawn, future, result.holdings)
-        earned[future] = result.utility_micro_usd - paid
+        utility[future] = result.utility_micro_usd
+        paid[future] = foresight.charged(drawn, future, result.holdings)
+    earned = utility - paid
     low, high = interval_95(found.penalised - earned)
     mean = earned.mean()
     return {
@@ -76,7 +78,9 @@ def certified(
             float(100.0 * (found.ceiling_micro_usd / mean - 1.0)),
             float(100.0 * high / mean),
         ],
-        "clairvoyant_above_percent": float(100.0 * (found.clairvoyant_micro_usd / mean - 1.0)),
+        "clairvoyant_above_percent": float(
+            100.0 * (found.clairvoyant_micro_usd / utility.mean() - 1.0)
+        ),
         "exact": found.exact,
         "futures": futures,
     }

@@ -44,7 +44,7 @@ _Z_95 = 1.959964
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class MarketFutures:
+class DrawnFutures:
     """What a market may do: run state and price level by slot, shape (futures, slots) each.
 
     Raises
@@ -74,7 +74,7 @@ class MarketFutures:
 
 def futures_of(
     law: MarketLaw, uniforms: FloatArray, *, first: tuple[int, int] | None = None
-) -> MarketFutures:
+) -> DrawnFutures:
     """Turn numbers drawn from [0, 1) into futures of a law.
 
     Parameters
@@ -96,7 +96,7 @@ def futures_of(
         _walks(matrix, uniforms[axis], None if first is None else first[axis])
         for axis, matrix in enumerate((law.run_matrix(), law.price_matrix()))
     )
-    return MarketFutures(run=run, price=price)
+    return DrawnFutures(run=run, price=price)
 
 
 def _walks(matrix: FloatArray, uniforms: FloatArray, first: int | None) -> IntArray:
@@ -156,7 +156,7 @@ class Foresight:
         """Slots until the deadline."""
         return int(self.spot_prices.shape[0])
 
-    def charged(self, futures: MarketFutures, future: int, holdings: Sequence[Holding]) -> float:
+    def charged(self, futures: DrawnFutures, future: int, holdings: Sequence[Holding]) -> float:
         """What a schedule pays on a future for what happened, micro-USD; below 0 it is paid.
 
         The mean over futures is 0 where nothing held depends on later slots.
@@ -316,7 +316,7 @@ def interval_95(values: FloatArray) -> tuple[float, float]:
     return float(values.mean()) - half, float(values.mean()) + half
 
 
-def certify(foresight: Foresight, futures: MarketFutures) -> Certificate:
+def certify(foresight: Foresight, futures: DrawnFutures) -> Certificate:
     """Bound what a job can earn from its first slot on, idle, on a market of its table's law.
 
     Raises
@@ -335,7 +335,7 @@ def certify(foresight: Foresight, futures: MarketFutures) -> Certificate:
 
 
 def _solved(
-    foresight: Foresight, futures: MarketFutures, *, charged: bool
+    foresight: Foresight, futures: DrawnFutures, *, charged: bool
 ) -> tuple[FloatArray, bool]:
     terms, program = foresight.terms, foresight.terms.program
     layout = lay_out(program)

@@ -378,6 +378,7 @@ def test_a_learned_law_is_compared_with_the_true_one_on_the_same_path() -> None:
         certificate: Any = row["certificate"]
         assert certificate["exact"]
         assert certificate["above_percent"][1] >= 0.0
+        assert certificate["clairvoyant_above_percent"] >= 0.0
 
 
 # --- the whole --------------------------------------------------------------------------------

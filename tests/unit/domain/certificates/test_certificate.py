@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from spotline.domain.certificates.certificate import (
     Certificate,
+    DrawnFutures,
     Foresight,
-    MarketFutures,
     certify,
     foresight_of,
     futures_of,
@@ -75,7 +75,7 @@ def terms_of(job: JobProgram, market: MarketLaw) -> TableTerms:
     return TableTerms(program=job, law=market, on_demand_price=PRICE, on_demand_available=10)
 
 
-def all_futures(market: MarketLaw) -> tuple[MarketFutures, np.ndarray]:
+def all_futures(market: MarketLaw) -> tuple[DrawnFutures, np.ndarray]:
     """Every future of four slots from the start, and how likely it is."""
     run, price = market.run_matrix(), market.price_matrix()
     walks = [(START, *rest) for rest in itertools.product(np.ndindex(2, 2), repeat=SLOTS - 1)]
@@ -84,10 +84,10 @@ def all_futures(market: MarketLaw) -> tuple[MarketFutures, np.ndarray]:
         for walk in walks
     ]
     laid = np.array(walks, dtype=np.int64)
-    return MarketFutures(run=laid[:, :, 0].copy(), price=laid[:, :, 1].copy()), np.array(chance)
+    return DrawnFutures(run=laid[:, :, 0].copy(), price=laid[:, :, 1].copy()), np.array(chance)
 
 
-def series_of(job: JobProgram, market: MarketLaw, futures: MarketFutures) -> MarketSeries:
+def series_of(job: JobProgram, market: MarketLaw, futures: DrawnFutures) -> MarketSeries:
     """One future after another, each as long as a job may live."""
     longer = np.pad(futures.run, ((0, 0), (0, job.end_slots - SLOTS)), mode="edge").ravel()
     prices = np.pad(futures.price, ((0, 0), (0, job.end_slots - SLOTS)), mode="edge").ravel()
@@ -102,7 +102,7 @@ def series_of(job: JobProgram, market: MarketLaw, futures: MarketFutures) -> Mar
 
 
 def played(
-    job: JobProgram, market: MarketLaw, futures: MarketFutures
+    job: JobProgram, market: MarketLaw, futures: DrawnFutures
 ) -> list[tuple[JobResult, ...]]:
     """What policies do on every future; `sdp`, the best of them, comes last."""
     series = series_of(job, market, futures)
@@ -297,10 +297,10 @@ def test_wrong_input_is_refused_by_what_was_expected() -> None:
         foresight_of(terms, surcharge_micro_usd=np.array([1, 2]))
     with pytest.raises(ValueError, match="reach 4 slots"):
         certify(
-            foresight_of(terms), MarketFutures(run=futures.run[:, :2], price=futures.price[:, :2])
+            foresight_of(terms), DrawnFutures(run=futures.run[:, :2], price=futures.price[:, :2])
         )
     with pytest.raises(ValueError, match="one shape"):
-        MarketFutures(run=futures.run, price=futures.price[:, :2])
+        DrawnFutures(run=futures.run, price=futures.price[:, :2])
 
 
 def test_an_interval_needs_two_values() -> None:
