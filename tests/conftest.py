@@ -95,6 +95,7 @@ def pytest_configure(config):
     folders = config.stash[FOLDERS_OF_A_USER] = tempfile.TemporaryDirectory(prefix="spotline-user-")
     for variable in ("XDG_STATE_HOME", "XDG_CONFIG_HOME"):
         os.environ[variable] = str(Path(folders.name) / variable.lower())
+    os.environ["SPOTLINE_TABLES"] = str(Path(folders.name) / "tables")
     if hasattr(config, "workerinput"):
         share_kernels()
 

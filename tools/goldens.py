@@ -237,7 +237,8 @@ def value_tables(_folder: Path) -> dict[str, Any]:
     import numpy as np
 
     from spotline.domain.market.law import law_id_of
-    from spotline.domain.solvers.value_table import TableTerms, build_table, table_id
+    from spotline.domain.solvers.table_terms import TableTerms, table_id
+    from spotline.domain.solvers.value_table import build_table
 
     tables = {}
     for name, law in known_laws().items():

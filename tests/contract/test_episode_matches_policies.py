@@ -26,7 +26,8 @@ from spotline.domain.policies.interface import Choice, Memory, Policy, PolicyVie
 from spotline.domain.policies.registry import FALLBACK_POLICY_ID, POOL, policy_named
 from spotline.domain.policies.replay import SlotRecord, clairvoyant_optimum, replay_policy
 from spotline.domain.policies.sdp import HYBRIDS, SDP
-from spotline.domain.solvers.value_table import TableTerms, ValueTable, build_table
+from spotline.domain.solvers.table_terms import TableTerms
+from spotline.domain.solvers.value_table import ValueTable, build_table
 
 THRESHOLDS: tuple[Policy, ...] = (
     policy_named("on_demand_only"),

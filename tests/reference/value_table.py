@@ -18,7 +18,8 @@ import numpy.typing as npt
 from spotline.domain.jobs.program import Holding, JobProgram
 from spotline.domain.jobs.progress import JobProgress
 from spotline.domain.solvers.configurations import Configurations, configurations
-from spotline.domain.solvers.value_table import TableTerms, ValueTable
+from spotline.domain.solvers.table_terms import TableTerms
+from spotline.domain.solvers.value_table import ValueTable
 from spotline.domain.units import PPM, cost_micro_usd
 from tests.reference.progress import advance
 from tests.reference.window import value_after_deadline

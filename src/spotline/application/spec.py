@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from spotline.contracts.envelope import Envelope
 from spotline.contracts.envelope import derive_id as derive_id
@@ -166,4 +166,17 @@ class Handler(Protocol[StateT]):
 
     def due(self, state: StateT) -> Sequence[Timer]:
         """The timers that should be running in `state`."""
+        ...
+
+
+@runtime_checkable
+class Prepares(Protocol):
+    """A handler that can name work of its next turn which anybody may do before, at any time."""
+
+    def ahead(self, state: Any, event: Event) -> Callable[[], object] | None:
+        """What `decide` will look up and would otherwise work out itself, None where nothing is.
+
+        The work reads no state and changes nothing but what is at hand: a host may do it in a
+        thread before the turn, or not at all; the decision is the same.
+        """
         ...

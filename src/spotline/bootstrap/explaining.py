@@ -26,7 +26,10 @@ from spotline.replay.explain import Entries, LogExplainer
 from spotline.runtime.settings import OptionVariables
 
 SELECTOR_VARIABLES = OptionVariables(
-    left_out=("rehearsals_per_job", "history_slots", "most_revisions", "competing")
+    left_out=(
+        *("rehearsals_per_job", "history_slots", "most_revisions", "competing"),
+        "shared_tables",
+    )
 )
 """How a service's environment states the selector's options."""
 
@@ -44,9 +47,9 @@ CloudName = Annotated[str, AfterValidator(_known_cloud)]
 
 
 def served_options(stated: object, info: ValidationInfo) -> object:
-    """The options that an environment states; by default with limits, prior weights and as its cloud is.
+    """The options that an environment states, by default with all that a service has.
 
-    A live market shows no counts: a deadline does not count on spot there.
+    That is limits, prior weights and shared tables. A live market shows no counts: a deadline does not count on spot there.
     """
     firm = not follows_market(info.data.get("cloud", SIMULATED))
     if isinstance(stated, SelectorOptions):
@@ -58,12 +61,16 @@ def served_options(stated: object, info: ValidationInfo) -> object:
         "spending": DEFAULT_SPENDING.to_json(),
         "spot_firm": firm,
         "warm_start": shipped_weights(),
+        "shared_tables": True,
     }
     return {**by_default, **stated}
 
 
 SERVED = SelectorOptions(
-    limits=True, spending=DEFAULT_SPENDING.to_json(), warm_start=shipped_weights()
+    limits=True,
+    spending=DEFAULT_SPENDING.to_json(),
+    warm_start=shipped_weights(),
+    shared_tables=True,
 )
 """The options of a service whose environment states none: money has limits by default."""
 

@@ -24,6 +24,7 @@ from spotline.bootstrap.identity import (
 )
 from spotline.bootstrap.parts import BusAddress, PartHooks, with_health
 from spotline.bootstrap.stated_config import stated_config
+from spotline.bootstrap.tables import tables_of_this_machine
 from spotline.contracts.errors import (
     ConfigError,
     ContractError,
@@ -81,16 +82,17 @@ def main(
 
     async def run() -> None:
         stop_on_signals()
-        await with_health(
-            lambda hooks: serve(settings, bus, hooks),
-            bus,
-            host=settings.health_host,
-            port=settings.health_port,
-            metrics=settings.metrics,
-            limits=settings.health,
-            identity=installed,
-            audit=_audit_of(settings),
-        )
+        with tables_of_this_machine():
+            await with_health(
+                lambda hooks: serve(settings, bus, hooks),
+                bus,
+                host=settings.health_host,
+                port=settings.health_port,
+                metrics=settings.metrics,
+                limits=settings.health,
+                identity=installed,
+                audit=_audit_of(settings),
+            )
 
     return run_to_exit_code(run())
 

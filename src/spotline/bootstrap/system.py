@@ -55,6 +55,7 @@ from spotline.bootstrap.servers import (
     serve_read_model,
 )
 from spotline.bootstrap.settled_log import noted_at_the_end, settle_log
+from spotline.bootstrap.tables import tables_of_this_machine
 from spotline.contracts.batch import MOST_EVENTS
 from spotline.contracts.errors import ConfigError
 from spotline.contracts.limits import CallerLimits
@@ -261,6 +262,7 @@ async def running_system(
         options.store, identity, partition=options.partition, from_now=options.ingest.wall_clock
     )
     async with AsyncExitStack() as stack:
+        stack.enter_context(tables_of_this_machine())
         options.store.mkdir(parents=True, exist_ok=True)
         identities = None
         if options.identity is not None:

@@ -16,6 +16,7 @@ from spotline.bench.knowledge.command import knowledge
 from spotline.bench.placement.command import placement
 from spotline.bench.quality.command import quality
 from spotline.bench.quote.command import quote
+from spotline.bench.skynomad.command import skynomad
 from spotline.bench.stream.command import stream
 from spotline.cli.failures import explained
 from spotline.cli.identity_bench import identity
@@ -35,6 +36,7 @@ _COMMANDS: Mapping[str, Callable[..., None]] = MappingProxyType(
         "identity": identity,
         "knowledge": knowledge,
         "placement": placement,
+        "skynomad": skynomad,
         "slot": slot,
         "stream": stream,
     }

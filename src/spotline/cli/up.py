@@ -341,7 +341,12 @@ def _limited(
         spending = config.spending
     else:
         spending = read_limits(limits_file)
-    selection = SelectorOptions(warm_start=weights, limits=limits, spending=spending.to_json())
+    selection = SelectorOptions(
+        warm_start=weights,
+        limits=limits,
+        spending=spending.to_json(),
+        shared_tables=True,
+    )
     return selection, Caps(spending=spending)
 
 

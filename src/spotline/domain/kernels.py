@@ -37,8 +37,6 @@ _PACKAGE = Path(__file__).parents[1]
 _numba: Any = numba.config
 # Every module of kernels imports this one; the rule of cost and the constants lie in units.
 _MARK = b"spotline.domain.kernels"
-# Benchmarks have kernels of their own.
-_KERNELS_IN = ("bench", "domain")
 _MODULE_PARTS = 3  # of a path, from its end: enough to tell where in the package a module lies
 # Folders of earlier sources that stay: releases and branches are switched between.
 _KEPT_FOLDERS = 8
@@ -46,7 +44,7 @@ _KEPT_FOLDERS = 8
 
 def kernel_sources(package: Path = _PACKAGE) -> list[Path]:
     """List the files that kernels are made of, in a stable order."""
-    files = sorted(file for part in _KERNELS_IN for file in (package / part).rglob("*.py"))
+    files = sorted((package / "domain").rglob("*.py"))
     compiled = [file for file in files if _MARK in file.read_bytes()]
     return [Path(__file__), package / "domain" / "units.py", *compiled]
 

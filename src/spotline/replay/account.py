@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from spotline.adapters.eventlog.reader import EventLogReader
-from spotline.application.allocation.allocate import at_rates
+from spotline.application.allocation.tasks import at_rates
 from spotline.domain.jobs.job import Job, Throughput
 from spotline.domain.jobs.unattended import without_program
 from spotline.domain.market.market import Market

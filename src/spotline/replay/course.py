@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from spotline.application.allocation.allocate import forecast_of
+from spotline.application.allocation.tasks import forecast_of
 from spotline.application.forecaster.handler import ForecastHandler
 from spotline.application.market_ingest.handler import IngestHandler, IngestOptions
 from spotline.application.spec import Context

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from time import perf_counter
 
-from spotline.application.allocation.allocate import program_of
+from spotline.application.allocation.tasks import program_of
 from spotline.application.selector.handler import SelectHandler
 from spotline.application.selector.offering_choice import best_offering
 from spotline.application.selector.state import SelectorOptions
@@ -34,7 +34,9 @@ from spotline.domain.policies.replay import (
     replay_policy,
 )
 from spotline.domain.selection.learner import Learner
-from spotline.domain.solvers.value_table import TableTerms, ValueTable, table_of
+from spotline.domain.solvers.table_store import table_of
+from spotline.domain.solvers.table_terms import TableTerms
+from spotline.domain.solvers.value_table import ValueTable
 from spotline.replay.closed_loop import no_digest, run_rule
 from spotline.replay.clouds import Information, TellingCloud
 from spotline.replay.course import MarketCourse, course_of, coverage, first_slot

@@ -40,6 +40,7 @@ from spotline.domain.units import NS_PER_S
 from spotline.runtime.health import Health
 from spotline.runtime.metrics import HostCounters
 from spotline.runtime.own_records import OwnRecords
+from spotline.runtime.preparing import Preparing
 from spotline.runtime.recorded_turns import RecordedTurns, StoredOutputs
 from spotline.runtime.snapshots import SnapshotKeeper, Snapshots
 from spotline.runtime.stream import EventStream, Subscription
@@ -141,6 +142,7 @@ class ServiceHost(Generic[StateT]):
         settings: HostSettings | None = None,
     ) -> None:
         self._turns = Turns(handler)
+        self._preparing = Preparing(handler)
         self._stream = stream
         self._calls = calls
         self._on_applied = on_applied
@@ -155,13 +157,10 @@ class ServiceHost(Generic[StateT]):
         self._own = OwnRecords(spec, stream, self.counters)
         self._past = RecordedTurns(self._turns, self._own, self.counters)
         self._started_s = time.time()
-        self._lag_s = 0.0
         self._subscription: Subscription | None = None
-
-        self._applied_seq = 0
+        self._applied_seq = self._since_snapshot = 0
         self._outbox: list[_Applied] = []
-        self._flushed_s = 0.0
-        self._since_snapshot = 0
+        self._flushed_s = self._lag_s = 0.0
         self._tasks: asyncio.TaskGroup | None = None
         self._timers = ArmedTimers(self._service, self._record_timer, gate)
         self._phase = Phase.STARTING
@@ -376,6 +375,7 @@ class ServiceHost(Generic[StateT]):
         if not self._past.awaits(envelope):
             return
         ctx = context_of(entry, envelope)
+        await self._preparing.ahead(self._turns.state, event)
         with self._telemetry.handling(envelope, entry.headers, entry.seq):
             turn, stored = self._past.take(event, ctx, envelope)
             self._note(_Applied(event, envelope, entry.seq), turn, stored)

@@ -28,7 +28,7 @@ from spotline.domain.jobs.run import Run
 from spotline.domain.policies.contention import ResidualCapacity
 from spotline.domain.policies.registry import FALLBACK_POLICY_ID, policy_named
 from spotline.domain.policies.replay import replay_policy
-from spotline.domain.solvers.value_table import table_of
+from spotline.domain.solvers.table_store import table_of
 from spotline.domain.units import NS_PER_S
 from spotline.replay.course import coverage
 from spotline.replay.handlers import handlers_of

@@ -128,6 +128,8 @@ HELD = {
         limits=True,
         limit_grace_s=30,
         spending='{"launches_per_minute": 5}',
+        # Where it serves, jobs always share.
+        shared_tables=True,
     ),
     (PlacerSettings, "placement"): PlacerOptions(method="bace_pipe", cost="rent", moves=False),
     (AnalyticsSettings, "statistics"): StatisticsOptions(
@@ -149,6 +151,7 @@ SERVED = {
     "limits": True,
     "spending": DEFAULT_SPENDING.to_json(),
     "warm_start": shipped_weights(),
+    "shared_tables": True,
 }
 
 
@@ -188,7 +191,7 @@ def test_every_option_is_set_by_its_variable(settings, field, monkeypatch):
 
     assert held == wanted
     assert {option.name for option in fields(wanted)} - stated.keys() == (
-        {"rehearsals_per_job", "history_slots", "most_revisions", "competing"}
+        {"rehearsals_per_job", "history_slots", "most_revisions", "competing", "shared_tables"}
         if settings is SelectorSettings
         else set()
     )

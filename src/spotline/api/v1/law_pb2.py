@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19spotline/api/v1/law.proto\x12\x0fspotline.api.v1\"Q\n\nStateSpace\x12\x14\n\x0clevel_starts\x18\x01 \x03(\x03\x12\x12\n\nage_starts\x18\x02 \x03(\x03\x12\x19\n\x11price_centres_ppm\x18\x03 \x03(\x03\"q\n\tMarketLaw\x12*\n\x05space\x18\x01 \x01(\x0b\x32\x1b.spotline.api.v1.StateSpace\x12\x14\n\x0clevel_counts\x18\x02 \x03(\x03\x12\x0f\n\x07run_ppb\x18\x03 \x03(\x03\x12\x11\n\tprice_ppb\x18\x04 \x03(\x03\"C\n\x08NamedLaw\x12\x0e\n\x06law_id\x18\x01 \x01(\t\x12\'\n\x03law\x18\x02 \x01(\x0b\x32\x1a.spotline.api.v1.MarketLaw\"_\n\x10MarketLawLearned\x12\x0c\n\x04slot\x18\x01 \x01(\x03\x12\x13\n\x0boffering_id\x18\x02 \x01(\t\x12(\n\x05named\x18\x03 \x01(\x0b\x32\x19.spotline.api.v1.NamedLaw\"\x98\x02\n\tTableSpec\x12\x10\n\x08table_id\x18\x01 \x01(\t\x12\x0e\n\x06law_id\x18\x02 \x01(\t\x12\x13\n\x0boffering_id\x18\x03 \x01(\t\x12\x15\n\rinstance_type\x18\x04 \x01(\t\x12\x1b\n\x13\x66irst_slot_start_ns\x18\x05 \x01(\x03\x12\x0e\n\x06slot_s\x18\x06 \x01(\x03\x12!\n\x19on_demand_price_micro_usd\x18\x07 \x01(\x03\x12\x1b\n\x13on_demand_available\x18\x08 \x01(\x03\x12\r\n\x05taken\x18\t \x01(\x03\x12\x1f\n\x17on_demand_reserve_slots\x18\n \x01(\x03\x12 \n\x18spot_surcharge_micro_usd\x18\x0b \x01(\x03\"\x98\x01\n\x13ValueTableRequested\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x0c\n\x04slot\x18\x03 \x01(\x03\x12)\n\x05table\x18\x04 \x01(\x0b\x32\x1a.spotline.api.v1.TableSpec\x12(\n\x05named\x18\x05 \x01(\x0b\x32\x19.spotline.api.v1.NamedLaw\"e\n\x0fValueTableReady\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x0c\n\x04slot\x18\x03 \x01(\x03\x12\x10\n\x08table_id\x18\x04 \x01(\t\x12\x12\n\nsize_bytes\x18\x05 \x01(\x03\"H\n\x08TableUse\x12)\n\x05table\x18\x01 \x01(\x0b\x32\x1a.spotline.api.v1.TableSpec\x12\x11\n\trun_state\x18\x02 \x01(\x03\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19spotline/api/v1/law.proto\x12\x0fspotline.api.v1\"Q\n\nStateSpace\x12\x14\n\x0clevel_starts\x18\x01 \x03(\x03\x12\x12\n\nage_starts\x18\x02 \x03(\x03\x12\x19\n\x11price_centres_ppm\x18\x03 \x03(\x03\"q\n\tMarketLaw\x12*\n\x05space\x18\x01 \x01(\x0b\x32\x1b.spotline.api.v1.StateSpace\x12\x14\n\x0clevel_counts\x18\x02 \x03(\x03\x12\x0f\n\x07run_ppb\x18\x03 \x03(\x03\x12\x11\n\tprice_ppb\x18\x04 \x03(\x03\"C\n\x08NamedLaw\x12\x0e\n\x06law_id\x18\x01 \x01(\t\x12\'\n\x03law\x18\x02 \x01(\x0b\x32\x1a.spotline.api.v1.MarketLaw\"_\n\x10MarketLawLearned\x12\x0c\n\x04slot\x18\x01 \x01(\x03\x12\x13\n\x0boffering_id\x18\x02 \x01(\t\x12(\n\x05named\x18\x03 \x01(\x0b\x32\x19.spotline.api.v1.NamedLaw\"\xa8\x02\n\tTableSpec\x12\x10\n\x08table_id\x18\x01 \x01(\t\x12\x0e\n\x06law_id\x18\x02 \x01(\t\x12\x13\n\x0boffering_id\x18\x03 \x01(\t\x12\x15\n\rinstance_type\x18\x04 \x01(\t\x12\x1b\n\x13\x66irst_slot_start_ns\x18\x05 \x01(\x03\x12\x0e\n\x06slot_s\x18\x06 \x01(\x03\x12!\n\x19on_demand_price_micro_usd\x18\x07 \x01(\x03\x12\x1b\n\x13on_demand_available\x18\x08 \x01(\x03\x12\r\n\x05taken\x18\t \x01(\x03\x12\x1f\n\x17on_demand_reserve_slots\x18\n \x01(\x03\x12 \n\x18spot_surcharge_micro_usd\x18\x0b \x01(\x03\x12\x0e\n\x06shared\x18\x0c \x01(\x08\"\x98\x01\n\x13ValueTableRequested\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x0c\n\x04slot\x18\x03 \x01(\x03\x12)\n\x05table\x18\x04 \x01(\x0b\x32\x1a.spotline.api.v1.TableSpec\x12(\n\x05named\x18\x05 \x01(\x0b\x32\x19.spotline.api.v1.NamedLaw\"e\n\x0fValueTableReady\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x0c\n\x04slot\x18\x03 \x01(\x03\x12\x10\n\x08table_id\x18\x04 \x01(\t\x12\x12\n\nsize_bytes\x18\x05 \x01(\x03\"H\n\x08TableUse\x12)\n\x05table\x18\x01 \x01(\x0b\x32\x1a.spotline.api.v1.TableSpec\x12\x11\n\trun_state\x18\x02 \x01(\x03\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -40,11 +40,11 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_MARKETLAWLEARNED']._serialized_start=313
   _globals['_MARKETLAWLEARNED']._serialized_end=408
   _globals['_TABLESPEC']._serialized_start=411
-  _globals['_TABLESPEC']._serialized_end=691
-  _globals['_VALUETABLEREQUESTED']._serialized_start=694
-  _globals['_VALUETABLEREQUESTED']._serialized_end=846
-  _globals['_VALUETABLEREADY']._serialized_start=848
-  _globals['_VALUETABLEREADY']._serialized_end=949
-  _globals['_TABLEUSE']._serialized_start=951
-  _globals['_TABLEUSE']._serialized_end=1023
+  _globals['_TABLESPEC']._serialized_end=707
+  _globals['_VALUETABLEREQUESTED']._serialized_start=710
+  _globals['_VALUETABLEREQUESTED']._serialized_end=862
+  _globals['_VALUETABLEREADY']._serialized_start=864
+  _globals['_VALUETABLEREADY']._serialized_end=965
+  _globals['_TABLEUSE']._serialized_start=967
+  _globals['_TABLEUSE']._serialized_end=1039
 # @@protoc_insertion_point(module_scope)

@@ -173,6 +173,7 @@ class TableSpec(_message.Message):
     TAKEN_FIELD_NUMBER: _builtins.int
     ON_DEMAND_RESERVE_SLOTS_FIELD_NUMBER: _builtins.int
     SPOT_SURCHARGE_MICRO_USD_FIELD_NUMBER: _builtins.int
+    SHARED_FIELD_NUMBER: _builtins.int
     table_id: _builtins.str
     """SHA-256 of everything the table depends on, hexadecimal."""
     law_id: _builtins.str
@@ -197,6 +198,10 @@ class TableSpec(_message.Message):
     """What spot of the slots to come is taken to cost beyond its price, micro-USD per instance-hour:
     the shadow price of what other jobs could do with it. 0 before Spotline 0.3.0.
     """
+    shared: _builtins.bool
+    """Whether the table is that of the job's class, by which `table_id` then names it. False before
+    Spotline 0.3.0.
+    """
     def __init__(
         self,
         *,
@@ -211,10 +216,11 @@ class TableSpec(_message.Message):
         taken: _builtins.int = ...,
         on_demand_reserve_slots: _builtins.int = ...,
         spot_surcharge_micro_usd: _builtins.int = ...,
+        shared: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["first_slot_start_ns", b"first_slot_start_ns", "instance_type", b"instance_type", "law_id", b"law_id", "offering_id", b"offering_id", "on_demand_available", b"on_demand_available", "on_demand_price_micro_usd", b"on_demand_price_micro_usd", "on_demand_reserve_slots", b"on_demand_reserve_slots", "slot_s", b"slot_s", "spot_surcharge_micro_usd", b"spot_surcharge_micro_usd", "table_id", b"table_id", "taken", b"taken"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["first_slot_start_ns", b"first_slot_start_ns", "instance_type", b"instance_type", "law_id", b"law_id", "offering_id", b"offering_id", "on_demand_available", b"on_demand_available", "on_demand_price_micro_usd", b"on_demand_price_micro_usd", "on_demand_reserve_slots", b"on_demand_reserve_slots", "shared", b"shared", "slot_s", b"slot_s", "spot_surcharge_micro_usd", b"spot_surcharge_micro_usd", "table_id", b"table_id", "taken", b"taken"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

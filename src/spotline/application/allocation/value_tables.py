@@ -12,7 +12,8 @@ from spotline.domain.market.named_law import NamedLaw
 from spotline.domain.market.offering import Offering
 from spotline.domain.policies.interface import Outlook
 from spotline.domain.solvers.table_spec import TableSpec, TableUse
-from spotline.domain.solvers.value_table import TableTerms, table_id, table_of
+from spotline.domain.solvers.table_store import table_of
+from spotline.domain.solvers.table_terms import TableTerms, table_id
 
 
 def table_spec(
@@ -23,17 +24,22 @@ def table_spec(
     first_slot_start_ns: int,
     on_demand_price_micro_usd: int,
     on_demand_available: int,
-    taken: int,
+    taken: int | None,
     on_demand_reserve_slots: int = 0,
 ) -> TableSpec:
-    """Name the table of a job on an offering."""
+    """Name the table of a job on an offering: its own, or its class's where `taken` is None.
+
+    What others take differs with every arrival, so a class knows nothing of it: what they leave is
+    in the slot's offer, and what that is worth to them in the surcharge.
+    """
     terms = TableTerms(
         program=program,
         law=named.law,
         on_demand_price=on_demand_price_micro_usd,
         on_demand_available=on_demand_available,
-        taken=taken,
+        taken=taken or 0,
         reserve_slots=on_demand_reserve_slots,
+        shared=taken is None,
     )
     return TableSpec(
         table_id=table_id(terms),
@@ -44,8 +50,9 @@ def table_spec(
         slot_s=program.slot_s,
         on_demand_price_micro_usd=on_demand_price_micro_usd,
         on_demand_available=on_demand_available,
-        taken=taken,
+        taken=taken or 0,
         on_demand_reserve_slots=on_demand_reserve_slots,
+        shared=taken is None,
     )
 
 
@@ -60,7 +67,7 @@ def same_table_of(spec: TableSpec, program: JobProgram, law: MarketLaw) -> Table
 
 
 # Naming a table takes longer than looking into it, and every decision names its own.
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=16_384)
 def terms_of(spec: TableSpec, program: JobProgram, law: MarketLaw) -> TableTerms:
     """What the table named by `spec` is made of.
 
@@ -110,4 +117,5 @@ def _terms(spec: TableSpec, program: JobProgram, law: MarketLaw) -> TableTerms:
         taken=spec.taken,
         reserve_slots=spec.on_demand_reserve_slots,
         spot_surcharge=spec.spot_surcharge_micro_usd,
+        shared=spec.shared,
     )

@@ -7,8 +7,9 @@ does by itself is to build the value tables that the selector asks for, away fro
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields
+from functools import partial
 
 from spotline.application.admission import (
     Accepted,
@@ -18,7 +19,7 @@ from spotline.application.admission import (
     refuse_stated_value,
     submitted_again,
 )
-from spotline.application.allocation.allocate import program_of
+from spotline.application.allocation.tasks import program_of
 from spotline.application.allocation.value_tables import terms_of
 from spotline.application.allocator.jobs_state import JobsState as JobsState
 from spotline.application.allocator.statements import stated_again, unattended_again
@@ -74,7 +75,8 @@ from spotline.domain.events.training import (
     TrainingRestarted,
 )
 from spotline.domain.jobs.job import Job
-from spotline.domain.solvers.value_table import table_of
+from spotline.domain.solvers.table_store import table_of
+from spotline.domain.solvers.table_terms import TableTerms
 
 SPEC = Spec(
     service="allocator",
@@ -142,10 +144,32 @@ class JobsHandler:
         """Build the table that is asked for."""
         if not isinstance(event, ValueTableRequested):
             return NOTHING
+        terms = self._terms(state, event)
+        if terms is None:
+            return NOTHING
+        ready = ValueTableReady(
+            job_id=event.job_id,
+            tenant=event.tenant,
+            slot=event.slot,
+            table_id=event.table.table_id,
+            size_bytes=table_of(terms).size_bytes,
+        )
+        return Outcome(events=(ready,))
+
+    def ahead(self, state: JobsState, event: Event) -> Callable[[], object] | None:
+        """A table that is asked for takes a tenth of a second to build: nobody need wait for it."""
+        if not isinstance(event, ValueTableRequested):
+            return None
+        terms = self._terms(state, event)
+        return None if terms is None else partial(table_of, terms)
+
+    @staticmethod
+    def _terms(state: JobsState, event: ValueTableRequested) -> TableTerms | None:
+        """What a table is made of, None where it is of no job, or of another than its name says."""
         status = state.statuses.get(event.job_id)
         spec = event.table
         if status is None:
-            return NOTHING
+            return None
         try:
             program = program_of(
                 status.job,
@@ -155,20 +179,11 @@ class JobsHandler:
                 spec.first_slot_start_ns,
                 state.measuring.lead_s(status.job, state.recent.notice_lead_s(spec.offering_id)),
             )
-            terms = terms_of(spec, program, event.named.law)
+            return terms_of(spec, program, event.named.law)
         except ValueError:
             # A request that contradicts itself, which our selector does not make: the job goes on
             # without a table, and its decisions say so.
-            return NOTHING
-        table = table_of(terms)
-        ready = ValueTableReady(
-            job_id=event.job_id,
-            tenant=event.tenant,
-            slot=event.slot,
-            table_id=spec.table_id,
-            size_bytes=table.size_bytes,
-        )
-        return Outcome(events=(ready,))
+            return None
 
     def due(self, state: JobsState) -> Sequence[Timer]:
         """Wait for nothing."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from spotline.application.allocation.allocate import program_of
+from spotline.application.allocation.tasks import program_of
 from spotline.application.allocator.messages import PlanOption, PlanStep
 from spotline.application.market_view import MarketView
 from spotline.application.scenarios import ScenarioSpec, sample_records
@@ -29,7 +29,8 @@ from spotline.domain.policies.compiled import replay_pool
 from spotline.domain.policies.interface import Policy
 from spotline.domain.policies.registry import FALLBACK_POLICY_ID, policy_named
 from spotline.domain.policies.replay import JobResult, SlotRecord
-from spotline.domain.solvers.value_table import TableTerms, table_of
+from spotline.domain.solvers.table_store import table_of
+from spotline.domain.solvers.table_terms import TableTerms
 from spotline.domain.units import NS_PER_S, PPM, usd_from_micro_usd
 
 SCENARIOS = 32

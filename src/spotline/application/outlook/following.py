@@ -21,7 +21,7 @@ from spotline.domain.events.allocation import AllocationAnswered
 from spotline.domain.events.capacity import LaunchRefused, SlotDecided
 from spotline.domain.events.event import Event
 from spotline.domain.events.forecast import ForecastOverdue
-from spotline.domain.events.law import MarketLawLearned
+from spotline.domain.events.law import MarketLawLearned, ValueTableReady
 from spotline.domain.events.lifecycle import JobAdmitted
 from spotline.domain.events.limits import LimitReached
 from spotline.domain.events.market import MarketOpened, SlotOpened
@@ -45,6 +45,7 @@ FOLLOWED = (
     MarketLawLearned,
     PolicyWeightsUpdated,
     SlotDecided,
+    ValueTableReady,
 )
 """What has to be consumed for it beside what everybody who follows jobs and market does."""
 
@@ -84,6 +85,7 @@ class Following:
             learner=learner_of(options, self.pool),
             trust=ForecastTrust(),
             competing=options.competing,
+            shared_tables=options.shared_tables,
         )
         self._rollback = Rollback(self._state)
         self.left_out = 0

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from spotline.application.allocation.allocate import program_of
+from spotline.application.allocation.tasks import program_of
 from spotline.application.outlook.fleets import FleetLimits, FleetLives, live_together
 from spotline.application.outlook.following import SelectorSnapshot
 from spotline.application.outlook.futures import MarketFutures, sample_futures
@@ -25,7 +25,8 @@ from spotline.application.outlook.lives import (
     live_alone,
 )
 from spotline.application.outlook.places import Taken, future_places
-from spotline.application.selector.job_run import JobRun, JobTable, RunPhase
+from spotline.application.selector.job_run import JobRun, RunPhase
+from spotline.application.selector.job_table import JobTable
 from spotline.application.selector.learning import rehearse
 from spotline.application.selector.offering_choice import (
     RECENT_SLOTS,
@@ -361,7 +362,7 @@ def _tables(
         if named is None or program.deadline_slots < 1:
             continue
         spec = arrives.table_spec(named, name, program)
-        tables[name] = JobTable(spec=spec, named=named, slot=arrives.slot)
+        tables[name] = JobTable(spec=spec, named=named, slot=arrives.slot, ready_slot=arrives.slot)
     return tables
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from spotline.application.outlook.futures import FloatArray, IntArray, MarketFutures
-from spotline.application.selector.job_run import JobTable
+from spotline.application.selector.job_table import JobTable
 from spotline.application.selector.state import SelectorState
 from spotline.domain.jobs.job import Job
 from spotline.domain.jobs.program import Holding, JobProgram

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from spotline.application.account_modes import note_mode
-from spotline.application.allocation.allocate import at_rates, forecast_of
 from spotline.application.allocation.measuring import Followed
+from spotline.application.allocation.tasks import at_rates, forecast_of
 from spotline.application.allocation.value_tables import same_table_of
 from spotline.application.selector.answer_checks import check_answers
 from spotline.application.selector.endings import note_cancelled, note_exited, note_retry
 from spotline.application.selector.holding import forget_doubts, note_capacity, note_refused
-from spotline.application.selector.job_run import JobRun, JobTable, RunPhase
+from spotline.application.selector.job_run import JobRun, RunPhase
+from spotline.application.selector.job_table import JobTable
 from spotline.application.selector.spent import note_billed, note_ended, note_launched, note_spent
 from spotline.application.selector.state import SelectorOptions, SelectorState, SlotPhase
 from spotline.application.selector.tripping import note_health
@@ -28,7 +29,7 @@ from spotline.domain.events.event import Event
 from spotline.domain.events.forecast import ForecastIssued, ForecastOverdue
 from spotline.domain.events.freeze import BuyingFrozen, BuyingUnfrozen
 from spotline.domain.events.knowledge import ThroughputReestimated
-from spotline.domain.events.law import MarketLawLearned, ValueTableRequested
+from spotline.domain.events.law import MarketLawLearned, ValueTableReady, ValueTableRequested
 from spotline.domain.events.lifecycle import (
     JobAdmitted,
     JobAdvanced,
@@ -81,6 +82,7 @@ def fold(state: SelectorState, event: Event, options: SelectorOptions) -> None:
             | JobAdmitted()
             | JobClosed()
             | ValueTableRequested()
+            | ValueTableReady()
             | ThroughputReestimated()
             | CheckpointCommitted()
             | TrainingRestarted()
@@ -133,6 +135,8 @@ def _fold_job(state: SelectorState, event: Event) -> None:
         tables[event.table.offering_id] = JobTable(
             spec=event.table, named=event.named, slot=event.slot
         )
+    elif isinstance(event, ValueTableReady):
+        _note_ready(state, event)
     elif isinstance(
         event,
         (
@@ -195,6 +199,15 @@ def _take_change(state: SelectorState, run: JobRun, event: JobUpdated) -> None:
     if run.phase is RunPhase.RUNNING:
         program = state.program_of(changed, run.offering_id)
     run.change(changed, program)
+
+
+def _note_ready(state: SelectorState, event: ValueTableReady) -> None:
+    """Let the decisions of the slots to come name a table; of a job that is over nothing is said."""
+    run = state.runs.get(event.job_id)
+    for table in () if run is None else run.tables.values():
+        # Offerings with one law and one price may share a table, too.
+        if table.spec.table_id == event.table_id and table.ready_slot is None:
+            table.ready_slot = state.slot
 
 
 def _take_rates(state: SelectorState, run: JobRun, event: ThroughputReestimated) -> None:
@@ -266,7 +279,7 @@ def _note_decided(state: SelectorState, event: AllocationDecided) -> None:
     run = state.runs[event.job_id]
     if event.move is not None and event.lots:
         home = event.lots[0].offering_id
-        if run.state.holding.spot > state.offered(event.job_id)[0]:
+        if state.lost_spot(run, 0):
             # It goes with what an interruption left of its work.
             if run.is_run:
                 run.note_loss(0)
@@ -343,7 +356,9 @@ def _note_answer(state: SelectorState, event: AllocationAnswered) -> None:
     if event.outcome is CallOutcome.ANSWERED:
         check_answers(state, event.answers)
         for answer in event.answers:
-            state.runs[answer.job_id].memory = answer.memory
+            run = state.runs[answer.job_id]
+            run.memory = answer.memory
+            run.yielded = run.yielded or answer.yielded is not None
     state.trigger = event
 
 
@@ -421,3 +436,5 @@ def _start_allocating(state: SelectorState, event: Event) -> None:
     # Those whose program has only to end keep what they hold before anybody is served.
     ending = [run.job.job_id for run in state.running() if run.is_finishing or run.is_at_limit]
     state.order = (*ending, *served)
+    if state.clearing:
+        state.reclaimed = state.over_held()

@@ -61,7 +61,7 @@ from spotline.domain.events.event import Event
 from spotline.domain.events.forecast import ForecastIssued, ForecastOverdue
 from spotline.domain.events.freeze import BuyingFrozen, BuyingUnfrozen
 from spotline.domain.events.knowledge import ThroughputReestimated
-from spotline.domain.events.law import MarketLawLearned, ValueTableRequested
+from spotline.domain.events.law import MarketLawLearned, ValueTableReady, ValueTableRequested
 from spotline.domain.events.lifecycle import (
     JobAdmitted,
     JobAdvanced,
@@ -91,7 +91,7 @@ from spotline.domain.policies.interface import Policy
 from spotline.domain.policies.registry import POOL
 from spotline.domain.selection.learner import Learner
 from spotline.domain.selection.rules import drawn_index, weights_ppb
-from spotline.domain.solvers.value_table import MOST_TABLES
+from spotline.domain.solvers.table_store import MOST_TABLES
 
 ALLOCATE_CALL = "allocate"
 
@@ -128,6 +128,7 @@ SPEC = Spec(
         CapacityReported,
         CostAccrued,
         MarketLawLearned,
+        ValueTableReady,
         ThroughputReestimated,
         CheckpointCommitted,
         GenerationFormed,
@@ -173,6 +174,8 @@ class SelectHandler:
             learner=self._learner.copy(),
             trust=ForecastTrust(),
             competing=self._options.competing,
+            shared_tables=self._options.shared_tables,
+            clearing=self._options.clearing,
         )
 
     def check(self, state: SelectorState, event: Event) -> None:
@@ -274,8 +277,9 @@ class SelectHandler:
         for job_id in sorted(state.runs):
             run = state.runs[job_id]
             over = run.phase is RunPhase.CLOSED or job_id in closing
-            # A job that moved to other rates (`mixed`) has offers that no one replay is of.
-            if not over or not run.teaches or run.mixed or run.was_cut_short or not run.records:
+            # No one replay is of the offers of a job that moved to other rates or yielded spot.
+            spoilt = run.mixed or run.yielded or run.was_cut_short
+            if not over or not run.teaches or spoilt or not run.records:
                 continue
             if run.elapsed_slots(state.slot) < run.compiled.deadline_slots:
                 continue
@@ -329,9 +333,10 @@ class SelectHandler:
                 limit_micro_usd=limit.limit_micro_usd,
             )
             tables = tables_wanted(state, JobRun(job=arriving), offering_id, running, self._options)
-            # While room is short, a home is worth more than places to move to.
-            tables = tables[: len(tables) if 2 * room > MOST_TABLES else min(1, max(0, room))]
-            room -= len(tables)
+            # While room is short, a home is worth more than places to move to; classes take little.
+            if not self._options.shared_tables:
+                tables = tables[: len(tables) if 2 * room > MOST_TABLES else min(1, max(0, room))]
+                room -= len(tables)
             yield from tables
             # The next arrival must see this one's demand.
             running.append(JobRun(job=run.job, offering_id=offering_id))

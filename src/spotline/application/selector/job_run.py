@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
+from spotline.application.selector.job_table import JobTable
 from spotline.domain.events.lifecycle import JobExited, JobOutcome, JobProgressReported
 from spotline.domain.events.limits import LimitAction, LimitReached
 from spotline.domain.events.training import CheckpointCommitted, TrainingRestarted
@@ -16,12 +17,10 @@ from spotline.domain.jobs.progress import JobProgress, advance
 from spotline.domain.jobs.run import ProgressSource
 from spotline.domain.ledger.billing import OfferingPrice, lots_cost_micro_usd
 from spotline.domain.limits.judgement import FORWARD, limit_micro_usd, planned_budget_micro_usd
-from spotline.domain.market.named_law import NamedLaw
 from spotline.domain.market.offering import CapacityType
 from spotline.domain.policies.answer import Move
 from spotline.domain.policies.interface import START, Memory
 from spotline.domain.policies.replay import SlotRecord
-from spotline.domain.solvers.table_spec import TableSpec
 from spotline.domain.units import PPM, WorkScale
 
 # Every checkpoint of a generation is newer than where it began.
@@ -43,19 +42,6 @@ class HeldStretch:
     offset_s: int
     holding: Holding
     interrupted: bool
-
-
-@dataclass(slots=True, kw_only=True)
-class JobTable:
-    """A value table that was asked for in `slot`: when the job was admitted, or became another.
-
-    A `stale` one is of what is no longer believed, until the new one is asked for.
-    """
-
-    spec: TableSpec
-    named: NamedLaw
-    slot: int = -1
-    stale: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -96,6 +82,7 @@ class JobRun:
     launched: bool = False
     moves: int = 0
     mixed: bool = False
+    yielded: bool = False
     target: Holding = IDLE
     in_doubt: dict[str, int] = field(default_factory=dict)
     lost: int = 0
@@ -161,11 +148,13 @@ class JobRun:
         """Whether what it is offered is still to be kept, for feedback that will come.
 
         A job that never started, was cancelled, failed or was several jobs (`mixed`) gives none
-        when it is over: no policy chose how it ended.
+        when it is over: no policy chose how it ended. Nor does one that `yielded` spot it had bid
+        for: what it was left is an answer to its bids.
         """
         if self.program is None or self.fed_back:
             return False
-        return self.phase is not RunPhase.CLOSED or not (self.was_cut_short or self.mixed)
+        spoilt = self.was_cut_short or self.mixed or self.yielded
+        return self.phase is not RunPhase.CLOSED or not spoilt
 
     @property
     def was_cut_short(self) -> bool:
@@ -216,12 +205,15 @@ class JobRun:
     def table_in(self, slot: int, offering_id: str) -> JobTable | None:
         """The value table that decisions of a slot name, None while it is being built.
 
-        That is the slot in which it was asked for: the job's first, or that of new rates.
+        That is the slot in which it was asked for: the job's first, or that of new rates. A shared
+        one is named only behind the slot in which it was announced, so that no decision builds one.
         """
         table = self.tables.get(offering_id)
         if table is None or table.stale:
             return None
-        return table if slot > max(self.first_slot, table.slot) else None
+        if not table.is_announced:
+            return None
+        return table if slot > max(self.first_slot, table.slot, table.ready_slot or 0) else None
 
     def change(self, job: Job, program: JobProgram | None) -> None:
         """Go on as the job that its owner has made of it; all its tables are of the old one.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from spotline.application.allocation.allocate import forecast_of
+from spotline.application.allocation.tasks import forecast_of
 from spotline.application.allocation.value_tables import terms_of
 from spotline.application.selector.job_run import JobRun
 from spotline.application.selector.state import SelectorOptions, SelectorState
@@ -23,7 +23,8 @@ from spotline.domain.selection.learner import Draw, Learner, PoolFeedback
 from spotline.domain.selection.prior import initial_weights
 from spotline.domain.selection.rules import AdaHedge, rule_named, weights_ppb
 from spotline.domain.selection.saved import parse_saved
-from spotline.domain.solvers.value_table import ValueTable, table_of
+from spotline.domain.solvers.table_store import table_of
+from spotline.domain.solvers.value_table import ValueTable
 from spotline.domain.units import cost_micro_usd, micro_usd_from_usd
 
 REALISED = -1
@@ -129,7 +130,7 @@ def _utilities_micro_usd(
 def table_of_run(run: JobRun) -> ValueTable | None:
     """The value table of a job's first home, None where it never had one."""
     table = run.tables.get(run.first_offering_id)
-    if table is None or table.stale:
+    if table is None or table.stale or not table.is_announced:
         return None
     return table_of(terms_of(table.spec, run.compiled, table.named.law))
 

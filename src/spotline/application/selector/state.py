@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
 
-from spotline.application.allocation.allocate import program_of
 from spotline.application.allocation.measuring import Measuring
+from spotline.application.allocation.tasks import program_of
 from spotline.application.allocation.value_tables import table_spec
 from spotline.application.selector.job_run import JobRun, RunPhase
 from spotline.domain.events.event import Event
@@ -70,6 +70,12 @@ class SelectorOptions:
     spent in a time, as `Spending.to_json` writes them (empty: none). Logs from before 0.3.0,
     simulations and benchmarks decide without.
 
+    With `shared_tables` jobs of a class look into one value table, every job has one, and none is
+    named before it was announced; logs from before 0.3.0 decide without.
+
+    With `clearing` the bids of all jobs are cleared together (ADR 0061); logs from before 0.3.0 serve
+    jobs in order of slack.
+
     Raises
     ------
     ValueError
@@ -95,6 +101,8 @@ class SelectorOptions:
     limits: bool = False
     limit_grace_s: int = 600
     spending: str = ""
+    shared_tables: bool = False
+    clearing: bool = False
 
     def __post_init__(self) -> None:
         if self.rule not in RULES:
@@ -140,12 +148,16 @@ class SelectorState:
     `spend` is what was spent by slot, tenant and capacity type, `launched` when how many instances
     were asked for; both only as far back, and only where, limits need them.
     `mode` is how far decisions of the log reach.
+    `reclaimed` are offerings of which the market took spot back as the slot opened, with `clearing`.
     `heard` is the slot as it was opened, `opened` the same with the quotes that it lacked.
     """
 
     learner: Learner
     trust: ForecastTrust
     competing: bool = True
+    shared_tables: bool = False
+    clearing: bool = False
+    reclaimed: frozenset[str] = frozenset()
     mode: Mode = Mode.LIVE
     offerings: dict[str, Offering] = field(default_factory=dict)
     slot: int = -1
@@ -249,6 +261,8 @@ class SelectorState:
     def offers(self) -> Callable[[str], tuple[int, int]]:
         """What `offered` says of each job, found for all of them in one pass; valid for now."""
         residual = self.residual()
+        if self.clearing and self.competing:
+            return self._offers_beside_others(residual)
         before: dict[str, tuple[int, int]] = {}
 
         def left(run: JobRun) -> tuple[int, int]:
@@ -260,6 +274,43 @@ class SelectorState:
             if run.phase is RunPhase.RUNNING:
                 residual.take_what_is_left(run.lots(run.target))
         return lambda job_id: before.get(job_id) or left(self.runs[job_id])
+
+    def _offers_beside_others(self, residual: ResidualCapacity) -> Callable[[str], tuple[int, int]]:
+        """What each job could have had beside all others, as bids were cleared: no order counts."""
+        taken: dict[str, tuple[int, int]] = {}
+        for run in self.running():
+            before = residual.spot(run.offering_id), residual.on_demand(run.offering_id)
+            residual.take_what_is_left(run.lots(run.target))
+            taken[run.job.job_id] = (
+                before[0] - residual.spot(run.offering_id),
+                before[1] - residual.on_demand(run.offering_id),
+            )
+
+        def beside(job_id: str) -> tuple[int, int]:
+            offering_id = self.runs[job_id].offering_id
+            own = taken.get(job_id, (0, 0))
+            return residual.spot(offering_id) + own[0], residual.on_demand(offering_id) + own[1]
+
+        return beside
+
+    def lost_spot(self, run: JobRun, spot: int) -> bool:
+        """Whether a job whose spot falls to this as the slot opens was interrupted.
+
+        Where bids are cleared, spot is only taken back where jobs held more than there is left.
+        """
+        if self.clearing:
+            return run.offering_id in self.reclaimed and run.state.holding.spot > spot
+        return run.state.holding.spot > self.offered(run.job.job_id)[0]
+
+    def over_held(self) -> frozenset[str]:
+        """Offerings of which jobs held more spot, as the slot opened, than there is."""
+        held: dict[str, int] = {}
+        for run in self.running():
+            held[run.offering_id] = held.get(run.offering_id, 0) + run.state.holding.spot
+        residual = self.residual()
+        return frozenset(
+            offering_id for offering_id, spot in held.items() if spot > residual.spot(offering_id)
+        )
 
     def run_state(self, offering_id: str, space: StateSpace) -> int:
         """Where an offering's spot is in the open slot, on the states of a law."""
@@ -286,10 +337,6 @@ class SelectorState:
 
     def table_spec(self, named: NamedLaw, offering_id: str, program: JobProgram) -> TableSpec:
         """The value table of a job that arrives now, for what running jobs leave of an offering."""
-        taken = 0
-        for run in self.running() if self.competing else ():
-            if run.offering_id == offering_id:
-                taken += run.target.spot
         quotes = {sq.quote.offering_id: sq.quote for sq in self.current.quotes}
         return table_spec(
             program,
@@ -298,9 +345,14 @@ class SelectorState:
             first_slot_start_ns=self.current.ts_event_ns,
             on_demand_price_micro_usd=quotes[offering_id].on_demand_price_micro_usd,
             on_demand_available=self.residual().on_demand(offering_id),
-            taken=taken,
+            taken=None if self.shared_tables else self._taken_of(offering_id),
             on_demand_reserve_slots=self._stock_of(program.allowed_counts, offering_id)[0],
         )
+
+    def _taken_of(self, offering_id: str) -> int:
+        """Spot that running jobs are to hold of an offering."""
+        running = self.running() if self.competing else ()
+        return sum(run.target.spot for run in running if run.offering_id == offering_id)
 
     def egress_micro_usd(self, job: Job, home: str, other: str, options: SelectorOptions) -> int:
         """What copying a job's checkpoint from one offering to another costs."""

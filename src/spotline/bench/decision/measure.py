@@ -21,7 +21,8 @@ from spotline.domain.policies.decision import after_slot, decide_slot, slot_cost
 from spotline.domain.policies.interface import START, Outlook, Policy, PolicyView
 from spotline.domain.policies.registry import FALLBACK_POLICY_ID, PAPER_POOL, policy_named
 from spotline.domain.policies.replay import SlotRecord, clairvoyant_optimum, replay_policy
-from spotline.domain.solvers.value_table import TableTerms, ValueTable, build_table
+from spotline.domain.solvers.table_terms import TableTerms
+from spotline.domain.solvers.value_table import ValueTable, build_table
 from spotline.domain.units import PPM
 
 SINGLE = (

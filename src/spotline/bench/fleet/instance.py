@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from spotline.application.allocation.allocate import program_of
+from spotline.application.allocation.tasks import program_of
 from spotline.application.selector.state import SelectorOptions
 from spotline.bench.fleet.jobs import LARGEST_COUNT, LONGEST_SLOTS, fleet_jobs, instance_slots
 from spotline.bench.fleet.markets import FleetMarket

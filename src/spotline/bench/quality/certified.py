@@ -6,6 +6,7 @@ import numpy as np
 
 from spotline.bench.quality.statistics import FloatArray
 from spotline.domain.certificates.certificate import (
+    MOST_ENTRIES,
     Certificate,
     MarketFutures,
     certify,
@@ -17,7 +18,8 @@ from spotline.domain.market.law import MarketLaw
 from spotline.domain.policies.compiled import MarketSeries, replay_pool
 from spotline.domain.policies.registry import FALLBACK_POLICY_ID, policy_named
 from spotline.domain.policies.sdp import SDP
-from spotline.domain.solvers.value_table import TableTerms, table_of
+from spotline.domain.solvers.table_store import table_of
+from spotline.domain.solvers.table_terms import TableTerms
 from spotline.domain.units import PPM
 
 _SEED = 301
@@ -36,11 +38,14 @@ def market_of(law: MarketLaw, futures: MarketFutures, on_demand: tuple[int, int]
     )
 
 
-def certified(terms: TableTerms, futures: int) -> dict[str, object]:
+def certified(
+    terms: TableTerms, futures: int, *, most_entries: int = MOST_ENTRIES
+) -> dict[str, object]:
     """Compare `sdp` with the ceiling on futures of the law of `terms`.
 
     What `sdp` earns is taken less what it pays for what happened: the mean is the same, and on
-    every future the difference to the ceiling's schedule is no less than 0.
+    every future the difference to the ceiling's schedule is no less than 0. `most_entries` as in
+    `foresight_of`.
 
     Returns
     -------
@@ -52,7 +57,7 @@ def certified(terms: TableTerms, futures: int) -> dict[str, object]:
     program = terms.program
     uniforms = np.random.Generator(np.random.PCG64(_SEED)).random((2, futures, program.end_slots))
     drawn = futures_of(terms.law, uniforms)
-    foresight = foresight_of(terms)
+    foresight = foresight_of(terms, most_entries=most_entries)
     found: Certificate = certify(foresight, drawn)
     series = market_of(terms.law, drawn, (terms.on_demand_price, terms.on_demand_available))
     earned: FloatArray = np.zeros(futures)

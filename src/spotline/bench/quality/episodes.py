@@ -24,7 +24,9 @@ from spotline.domain.policies.compiled import (
 from spotline.domain.policies.interface import Policy
 from spotline.domain.policies.prediction import UNCOUNTED
 from spotline.domain.policies.registry import FALLBACK_POLICY_ID, policy_named
-from spotline.domain.solvers.value_table import TableTerms, ValueTable, table_of
+from spotline.domain.solvers.table_store import table_of
+from spotline.domain.solvers.table_terms import TableTerms
+from spotline.domain.solvers.value_table import ValueTable
 from spotline.domain.units import PPM, cost_micro_usd
 
 IntArray = npt.NDArray[np.int64]

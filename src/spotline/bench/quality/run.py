@@ -44,6 +44,7 @@ from spotline.bench.quality.misses import listed_misses
 from spotline.bench.quality.noise import NOISE_SEEDS, SHARES_PERCENT, noise_table
 from spotline.bench.quality.selector import selector_table
 from spotline.bench.quality.targets import judged
+from spotline.domain.certificates.certificate import MOST_ENTRIES
 from spotline.domain.forecasting.registry import DEFAULT_FORECASTER
 from spotline.domain.selection.rules import DEFAULT_RULE
 from spotline.domain.units import MICRO_USD_PER_USD, cost_micro_usd
@@ -62,7 +63,8 @@ _SELECTOR_DEADLINE = 10
 class QualityExtent:
     """How much is run. Counts of jobs are per series, `dense` those of the leading family's base.
 
-    `relearn_slots` is how often laws are learned anew where they may adapt.
+    `relearn_slots` is how often laws are learned anew where they may adapt, `known_law_entries` how
+    finely foresight is charged on known laws.
     """
 
     base: Mapping[int, Density] = field(
@@ -83,6 +85,7 @@ class QualityExtent:
     known_law_jobs: int = 4000
     known_law_pasts: int = 5
     known_law_futures: int = 400
+    known_law_entries: int = MOST_ENTRIES
     noise_shares_percent: tuple[int, ...] = SHARES_PERCENT
     noise_seeds: tuple[int, ...] = NOISE_SEEDS
     relearn_slots: int = 48
@@ -191,6 +194,7 @@ def run_quality(
         jobs=extent.known_law_jobs,
         pasts=extent.known_law_pasts,
         futures=extent.known_law_futures,
+        most_entries=extent.known_law_entries,
     )
     figures["meta"] = _meta(families, missing, forecaster, command, extent)
     figures["meta"]["selector_jobs"] = selector_jobs

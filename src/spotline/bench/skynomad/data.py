@@ -22,7 +22,7 @@ from spotline.adapters.market.parse import (
     read_json,
     time_ns,
 )
-from spotline.bench.skynomad.world import IntArray, Market, UpArray, tick_micro_usd
+from spotline.bench.skynomad.world import AlignedZones, IntArray, UpArray, tick_micro_usd
 from spotline.contracts.errors import ContractError
 from spotline.domain.units import MICRO_USD_PER_USD
 
@@ -46,7 +46,7 @@ def region_of(zone: str, where: str) -> str:
     return match["region"]
 
 
-def read_h100(directory: Path) -> Market:
+def read_h100(directory: Path) -> AlignedZones:
     """Read counts and prices of H100: a zone is up in a tick where at least one was created.
 
     A round that is missing is as the last one of its zone; before the first, none was created.
@@ -78,9 +78,9 @@ def read_h100(directory: Path) -> Market:
     zones = sorted(seen)
     up = np.zeros((length, len(zones)), dtype=np.uint8)
     for z, zone in enumerate(zones):
-        at = np.array(sorted(seen[zone]), dtype=np.int64) - first
+        rounds = np.array(sorted(seen[zone]), dtype=np.int64) - first
         created = np.array([seen[zone][tick] for tick in sorted(seen[zone])], dtype=np.int64)
-        last = np.searchsorted(at, np.arange(length), side="right") - 1
+        last = np.searchsorted(rounds, np.arange(length), side="right") - 1
         up[:, z] = np.where(last >= 0, created[np.maximum(last, 0)] >= 1, 0)
     prices = _h100_prices(_found(directory, _H100_PRICES))
     regions = [region_of(zone, str(path)) for zone in zones]
@@ -92,7 +92,7 @@ def read_h100(directory: Path) -> Market:
             )
     spot = np.array([prices[region][0] for region in regions], dtype=np.int64)
     kept = tuple(dict.fromkeys(regions))
-    return Market(
+    return AlignedZones(
         zones=tuple(zones),
         regions=kept,
         region_of=np.array([kept.index(region) for region in regions], dtype=np.int64),
@@ -116,7 +116,7 @@ def _h100_prices(path: Path) -> dict[str, tuple[int, int]]:
     return prices
 
 
-def read_v100(directory: Path, traces: Path) -> Market:
+def read_v100(directory: Path, traces: Path) -> AlignedZones:
     """Read V100 traces, and the prices of their zones from `directory`.
 
     Traces are skypilot JSON, aligned; their common length is taken.
@@ -153,7 +153,7 @@ def read_v100(directory: Path, traces: Path) -> Market:
 
 def _v100_market(
     ups: Mapping[str, UpArray], changes: Mapping[str, Sequence[tuple[int, float]]], tick_s: int
-) -> Market:
+) -> AlignedZones:
     zones = sorted(ups)
     length = min(len(up) for up in ups.values())
     # Traces and prices share a time line: its first tick is at the first price of any zone.
@@ -166,7 +166,7 @@ def _v100_market(
         spot[:, z] = levels[np.maximum(np.searchsorted(times, at, side="right") - 1, 0)]
     regions = tuple(dict.fromkeys(region_of(zone, zone) for zone in zones))
     on_demand = tick_micro_usd(V100_ON_DEMAND_USD, tick_s)
-    return Market(
+    return AlignedZones(
         zones=tuple(zones),
         regions=regions,
         region_of=np.array([regions.index(region_of(zone, zone)) for zone in zones]),

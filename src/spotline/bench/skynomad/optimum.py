@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numba
 import numpy as np
 
-from spotline.bench.skynomad.world import IntArray, Market, Moves, Terms, UpArray
+from spotline.bench.skynomad.world import AlignedZones, IntArray, Moves, UpArray, ZoneTerms
 
 _NEVER = 1 << 60
 
@@ -38,7 +38,7 @@ class _Job(NamedTuple):
     deadline: int
 
 
-def optimum_micro_usd(market: Market, moves: Moves, terms: Terms, start: int) -> int:
+def optimum_micro_usd(market: AlignedZones, moves: Moves, terms: ZoneTerms, start: int) -> int:
     """Least cost of a job whose first tick is `start` of the market, micro-USD.
 
     Raises
@@ -95,7 +95,7 @@ def _least(window: _Window, job: _Job) -> int:
                 held[:ends] = 0
                 for cell in range(ends, reach):
                     held[cell] = min(held[cell], price + runs[after, kind, cell])
-    return idle[0, regions, 0]
+    return int(idle[0, regions, 0])
 
 
 @numba.njit(cache=True, nogil=True)

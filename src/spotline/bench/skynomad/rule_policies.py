@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from spotline.bench.skynomad.rules import IDLE, ON_DEMAND, SPOT, Desk
-from spotline.bench.skynomad.world import Market, Terms
+from spotline.bench.skynomad.world import AlignedZones, ZoneTerms
 
 _PROBE_INTERVAL_S: Final = 7200
 _SAMPLES: Final = 5
@@ -24,8 +24,8 @@ _SAMPLES: Final = 5
 class EagerFailover:
     """Try the cheapest zone first, those of the region that was last held at the end."""
 
-    market: Market
-    terms: Terms
+    market: AlignedZones
+    terms: ZoneTerms
     zones: Sequence[int] = ()
     _last_region: int = field(default=-1, init=False)
 
@@ -70,8 +70,8 @@ class Probing:
     that did better than the one that is held is moved to.
     """
 
-    market: Market
-    terms: Terms
+    market: AlignedZones
+    terms: ZoneTerms
     _seen: list[deque[int]] = field(init=False)
     _due: list[int] = field(init=False)
 
@@ -125,7 +125,7 @@ class Probing:
             self._sample(zone, now.tick, up=desk.probe(zone))
 
 
-def _behind(terms: Terms, desk: Desk, ahead_s: int) -> bool:
+def _behind(terms: ZoneTerms, desk: Desk, ahead_s: int) -> bool:
     """Whether the work done is behind a straight line to the deadline, drawn so much earlier."""
     now = desk.standing
     done = (terms.work_s - now.work_left_s) * terms.deadline_ticks * terms.tick_s

@@ -14,7 +14,14 @@ from typing import Final, Protocol
 
 import numpy as np
 
-from spotline.bench.skynomad.world import NOWHERE, IntArray, Market, Moves, Terms, probe_micro_usd
+from spotline.bench.skynomad.world import (
+    NOWHERE,
+    AlignedZones,
+    IntArray,
+    Moves,
+    ZoneTerms,
+    probe_micro_usd,
+)
 from spotline.contracts.errors import InvariantViolation
 
 IDLE: Final = "idle"
@@ -23,7 +30,7 @@ ON_DEMAND: Final = "on_demand"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class TickState:
     """Where a job stands when the policy is asked.
 
     Attributes
@@ -50,7 +57,7 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class ZoneOutcome:
     """A finished run: cost, micro-USD, of which probes; the ticks it took, launches, lateness."""
 
     cost_micro_usd: int
@@ -67,7 +74,7 @@ class Desk(Protocol):
     """What a policy may see and do in a tick; it learns of other zones by acting alone."""
 
     @property
-    def standing(self) -> Standing:
+    def standing(self) -> TickState:
         """Where the job stands now, after what was done in this tick."""
 
     @property
@@ -87,7 +94,7 @@ class Desk(Protocol):
         """Pay to learn whether a zone has spot now."""
 
 
-class Policy(Protocol):
+class ZonePolicy(Protocol):
     """Acts once a tick until the safety net takes over."""
 
     def act(self, desk: Desk) -> None:
@@ -97,10 +104,10 @@ class Policy(Protocol):
 class _Desk:
     """One run: the desk of every tick and the books."""
 
-    def __init__(self, market: Market, moves: Moves, terms: Terms, start: int) -> None:
+    def __init__(self, market: AlignedZones, moves: Moves, terms: ZoneTerms, start: int) -> None:
         self._market, self._moves, self._terms = market, moves, terms
         self._start = start
-        self._standing = Standing(
+        self._standing = TickState(
             tick=0,
             kind=IDLE,
             zone=-1,
@@ -114,7 +121,7 @@ class _Desk:
         self.on_demand_ticks = self.idle_ticks = self.launches = self.probes = 0
 
     @property
-    def standing(self) -> Standing:
+    def standing(self) -> TickState:
         return self._standing
 
     @property
@@ -164,8 +171,8 @@ class _Desk:
         self._set(kind=kind, zone=zone, region=region, overhead_left_s=overhead_s)
 
     def _set(self, **changes: object) -> None:
-        values = {name: getattr(self._standing, name) for name in Standing.__slots__}
-        self._standing = Standing(**{**values, **changes})  # type: ignore[arg-type]
+        values = {name: getattr(self._standing, name) for name in TickState.__slots__}
+        self._standing = TickState(**{**values, **changes})
 
     def end_tick(self) -> None:
         """Bill what runs, credit its progress, and let interruptions of the next tick take effect."""
@@ -193,13 +200,15 @@ class _Desk:
             self._set(kind=IDLE, zone=-1, lost_zone=now.zone, overhead_left_s=0)
 
 
-def is_forced(terms: Terms, standing: Standing) -> bool:
+def is_forced(terms: ZoneTerms, standing: TickState) -> bool:
     """Whether the safety net takes over: ceil((work + restart) / tick) >= ticks left."""
     needed = -(-(standing.work_left_s + terms.restart_s) // terms.tick_s)
     return needed >= terms.deadline_ticks - standing.tick
 
 
-def run(policy: Policy, market: Market, moves: Moves, terms: Terms, start: int) -> Outcome:
+def run(
+    policy: ZonePolicy, market: AlignedZones, moves: Moves, terms: ZoneTerms, start: int
+) -> ZoneOutcome:
     """Run a job whose first tick is `start` of the market.
 
     Raises
@@ -223,7 +232,7 @@ def run(policy: Policy, market: Market, moves: Moves, terms: Terms, start: int) 
         if not forced:
             policy.act(desk)
         desk.end_tick()
-    return Outcome(
+    return ZoneOutcome(
         cost_micro_usd=desk.cost,
         probe_micro_usd=desk.probe_cost,
         on_demand_ticks=desk.on_demand_ticks,
@@ -235,13 +244,13 @@ def run(policy: Policy, market: Market, moves: Moves, terms: Terms, start: int) 
     )
 
 
-def _force(desk: _Desk, market: Market) -> None:
+def _force(desk: _Desk, market: AlignedZones) -> None:
     if desk.standing.kind == SPOT:
         desk.launch_on_demand(desk.standing.region)
     elif desk.standing.kind == IDLE:
         desk.launch_on_demand(cheapest_region(market))
 
 
-def cheapest_region(market: Market) -> int:
+def cheapest_region(market: AlignedZones) -> int:
     """Region of the cheapest on-demand, the first of several."""
     return int(np.argmin(market.on_demand_micro_usd))

@@ -32,7 +32,7 @@ _ASSUMED_EGRESS_USD_PER_GB: Final = 0.02
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Market:
+class AlignedZones:
     """Aligned zones.
 
     Attributes
@@ -62,11 +62,11 @@ class Market:
         """Number of ticks."""
         return int(self.up.shape[0])
 
-    def of_zones(self, names: Sequence[str]) -> Market:
+    def of_zones(self, names: Sequence[str]) -> AlignedZones:
         """The same market with some of its zones, in the order given."""
         at = [self.zones.index(name) for name in names]
         regions = tuple(dict.fromkeys(self.regions[self.region_of[z]] for z in at))
-        return Market(
+        return AlignedZones(
             zones=tuple(names),
             regions=regions,
             region_of=np.array(
@@ -80,9 +80,9 @@ class Market:
             tick_s=self.tick_s,
         )
 
-    def of_ticks(self, first: int, end: int) -> Market:
+    def of_ticks(self, first: int, end: int) -> AlignedZones:
         """The same market from one tick to before another."""
-        return Market(
+        return AlignedZones(
             zones=self.zones,
             regions=self.regions,
             region_of=self.region_of,
@@ -107,7 +107,7 @@ class Moves:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
+class ZoneTerms:
     """A job: seconds of work and of a restart, the deadline in ticks.
 
     Raises
@@ -142,9 +142,9 @@ class Terms:
         return math.gcd(self.tick_s, self.restart_s)
 
 
-def terms_of(deadline_ticks: int, tick_s: int, ratio: float) -> Terms:
-    """Terms of a job whose deadline is `ratio` times its work."""
-    return Terms(
+def terms_of(deadline_ticks: int, tick_s: int, ratio: float) -> ZoneTerms:
+    """ZoneTerms of a job whose deadline is `ratio` times its work."""
+    return ZoneTerms(
         work_s=round(deadline_ticks * tick_s / ratio), deadline_ticks=deadline_ticks, tick_s=tick_s
     )
 

@@ -27,9 +27,9 @@ from spotline.domain.market.law import FloatArray, IntArray, MarketLaw
 from spotline.domain.solvers.configurations import Configurations, all_configurations
 from spotline.domain.solvers.table_look import cell_of
 from spotline.domain.solvers.table_stage import TableArray, level_of
+from spotline.domain.solvers.table_terms import TableTerms
 from spotline.domain.solvers.value_table import (
     LEAST_CELLS,
-    TableTerms,
     held_sets,
     nearest_sets,
     pending_levels,

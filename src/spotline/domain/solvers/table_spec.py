@@ -12,7 +12,8 @@ class TableSpec:
     `table_id` is the SHA-256 of all that it depends on. `taken` spot instances are expected to
     stay with jobs that are served earlier; a launch of on-demand may have to wait for
     `on_demand_reserve_slots`; spot of the slots to come costs `spot_surcharge_micro_usd` per
-    instance-hour more than its price.
+    instance-hour more than its price. A `shared` one is named by the job's class, and only the
+    job's own view of it depends on the job.
     """
 
     table_id: str
@@ -26,6 +27,7 @@ class TableSpec:
     taken: int
     on_demand_reserve_slots: int = 0
     spot_surcharge_micro_usd: int = 0
+    shared: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

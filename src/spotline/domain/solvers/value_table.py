@@ -8,7 +8,6 @@ a planner that may round finds schedules that live off the rounding.
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -16,12 +15,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from spotline.domain.canonical import canonical_as, canonical_v1
 from spotline.domain.jobs.accounting import RATE, Held, Standing, lay_out, terms_at
 from spotline.domain.jobs.offer import ROW, Offer, offer_at, row_of, standing_at
 from spotline.domain.jobs.program import Holding, JobProgram
 from spotline.domain.kernels import FloatArray, IntArray, kernel
-from spotline.domain.market.law import MarketLaw
 from spotline.domain.solvers.configurations import Configurations, configurations
 from spotline.domain.solvers.table_look import look_ahead, look_up, open_table, value_with
 from spotline.domain.solvers.table_stage import (
@@ -31,6 +28,7 @@ from spotline.domain.solvers.table_stage import (
     slot_offer,
     solve_life,
 )
+from spotline.domain.solvers.table_terms import CLASS_RATE, TableTerms, class_terms
 from spotline.domain.solvers.window import value_after_deadline
 from spotline.domain.solvers.window_grid import Sets
 from spotline.domain.units import PPM
@@ -39,41 +37,11 @@ from spotline.domain.units import PPM
 MOST_ENTRIES = 4_000_000
 MOST_CELLS = 240
 LEAST_CELLS = 40
-# Running jobs' tables that are kept, of 5 MB, at most 16; with fewer, every slot would build all.
-MOST_TABLES = 96
-_SPARE_TABLES = 16  # beside those, for feedback, rehearsals and plans
+# A class reaches up to half as far again in time and in work as its jobs do.
+_CLASS_ENTRIES = MOST_ENTRIES * 3 // 2
+_CLASS_CELLS = MOST_CELLS * 3 // 2
 _MOST_COUNTS = 12
 _LEAST_COUNTS = 3
-
-
-@canonical_as(
-    "TableTerms",
-    "program law on_demand_price on_demand_available taken reserve_slots",
-    later="spot_surcharge",
-)
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableTerms:
-    """All that a value table depends on; equal terms, equal table.
-
-    `on_demand_price` is micro-USD per instance-hour, `on_demand_available` what may be counted
-    on. `taken` instances of spot are held by jobs that are served earlier and are expected to
-    stay so. A launch of on-demand may have to wait for `reserve_slots`. Spot of the slots to come is
-    taken to cost `spot_surcharge` micro-USD per instance-hour more than its price: the shadow price
-    of what other jobs could do with it. The present slot is decided at its price.
-    """
-
-    program: JobProgram
-    law: MarketLaw
-    on_demand_price: int
-    on_demand_available: int
-    taken: int = 0
-    reserve_slots: int = 0
-    spot_surcharge: int = 0
-
-
-def table_id(terms: TableTerms) -> str:
-    """Name a table by what it is made of: SHA-256, hexadecimal."""
-    return hashlib.sha256(canonical_v1(terms).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -85,6 +53,9 @@ class ValueTable:
     left and `cell` times `cell_quanta` of work (cell 0 stands for the last bit: a job that is done
     is no longer in the table). `nearest[spot, on_demand]` is the held set that stands for another.
     `arrays` is all of it as kernels read it, see `table_look.open_table`.
+
+    In a shared table the job is worth what its class is: `own_worth` more makes it its own, and
+    `after` is the end of the class's, from the job's deadline back.
     """
 
     terms: TableTerms
@@ -94,6 +65,7 @@ class ValueTable:
     nearest: IntArray
     pending_s: IntArray
     arrays: tuple[npt.NDArray[Any], ...]
+    own_worth: int = 0
 
     @property
     def size_bytes(self) -> int:
@@ -102,6 +74,13 @@ class ValueTable:
 
 
 def build_table(terms: TableTerms) -> ValueTable:
+    """Solve the table that `terms` name: a job's own, or its class's as the job sees it."""
+    if not terms.shared:
+        return solve(terms)
+    return seen_by(terms, solve(class_terms(terms)))
+
+
+def solve(terms: TableTerms) -> ValueTable:
     """Solve a job's whole life by backward induction.
 
     A job with a hard deadline is kept where on-demand alone still saves it, whatever spot does in
@@ -114,42 +93,83 @@ def build_table(terms: TableTerms) -> ValueTable:
     grow to one maximum serves every source. Reconstructed from the idea of a learned value-to-go;
     model after arXiv:2512.20967, with overhead charged on every change of the held set.
     """
+    plan = _planned(terms)
     program, law = terms.program, terms.law
-    pending = pending_levels(program)
-    space = law.space
-    per_set = max(1, program.deadline_slots) * space.run_states * space.price_states * len(pending)
-    sets = held_sets(terms, MOST_ENTRIES // (per_set * 2 * LEAST_CELLS))
-    cells = min(MOST_CELLS, max(LEAST_CELLS, MOST_ENTRIES // (per_set * len(sets.holdings))))
-    cell = _cell_quanta(program, cells)
-    cells = -(-program.work_quanta // cell)
     if program.hard:
         late = np.zeros(1, dtype=np.int64)
     else:
         late = value_after_deadline(program, on_demand_price_micro_usd=terms.on_demand_price)
     layout = lay_out(program)
     full = int(layout.by_count[RATE, -1]) * program.slot_s
-    needed = -(-(np.arange(1, cells + 1, dtype=np.int64) * cell) // full)
-    prices = np.array(space.price_centres_ppm, dtype=np.int64) * terms.on_demand_price // PPM
+    needed = -(-(np.arange(1, plan.cells + 1, dtype=np.int64) * plan.cell) // full)
+    prices = np.array(law.space.price_centres_ppm, dtype=np.int64) * terms.on_demand_price // PPM
     prices += terms.spot_surcharge
+    sets = plan.sets
     after = _solve(
         layout.row,
-        np.array((cell, terms.reserve_slots, terms.on_demand_price, terms.on_demand_available)),
+        np.array(
+            (plan.cell, terms.reserve_slots, terms.on_demand_price, terms.on_demand_available)
+        ),
         (sets.spot, sets.on_demand, sets.cover_start, sets.covers),
-        pending,
+        plan.pending,
         layout.by_count,
         (np.maximum(law.run_counts() - terms.taken, 0), np.maximum(prices, 1)),
         (law.run_matrix(), law.price_matrix()),
         (layout.values, late[np.minimum(needed, late.shape[0] - 1)]),
     )
-    nearest = nearest_sets(sets.spot, sets.on_demand, program.max_instances)
+    return _laid_out(terms, plan, after)
+
+
+def solved(terms: TableTerms, after: TableArray) -> ValueTable:
+    """The table of which `after` is known already, as it was kept by `solve`.
+
+    Raises
+    ------
+    ValueError
+        It has another shape than the table of these terms.
+    """
+    plan = _planned(terms)
+    wanted = plan.shape(terms)
+    if after.shape != wanted:
+        raise ValueError(f"a table of these terms has the shape {wanted}, this one {after.shape}")
+    return _laid_out(terms, plan, after)
+
+
+def shape_of(terms: TableTerms) -> tuple[int, ...]:
+    """The shape of `ValueTable.after`, without solving it."""
+    return _planned(terms).shape(terms)
+
+
+def seen_by(terms: TableTerms, table: ValueTable) -> ValueTable:
+    """The table of a class as one of its jobs sees it; nothing is copied.
+
+    It begins at the job's first slot, and its cells are counted in the job's quanta.
+    """
+    own, shared = terms.program, table.terms.program
+    fastest = own.rate_quanta_per_s[own.max_instances]
+    # Rounded up: all of the job's work stays within the table.
+    cell = -(-table.cell_quanta * fastest // CLASS_RATE)
+    after = table.after[shared.deadline_slots - own.deadline_slots :]
+    layout = lay_out(own)
+    worth = shared.value_micro_usd[0]
+    # A look ahead asks what finishing in a slot of the table is worth: of its class.
+    values = np.full(layout.values.shape, worth, dtype=np.int64)
     return ValueTable(
         terms=terms,
         after=after,
         cell_quanta=cell,
-        sets=sets,
-        nearest=nearest,
-        pending_s=pending,
-        arrays=_arrays_of(terms, after, cell, sets, nearest, pending),
+        sets=table.sets,
+        nearest=table.nearest,
+        pending_s=table.pending_s,
+        arrays=(
+            layout.row,
+            _scalars(terms, cell),
+            after,
+            layout.by_count,
+            values,
+            *table.arrays[5:],
+        ),
+        own_worth=own.value_micro_usd[0] - worth,
     )
 
 
@@ -173,19 +193,13 @@ def _solve(
     return solve_life(terms, sets, gains, law, offer, worth[0], worth[1])
 
 
-@lru_cache(maxsize=MOST_TABLES + _SPARE_TABLES)
-def table_of(terms: TableTerms) -> ValueTable:
-    """Return the table of `terms`, built where it is not at hand."""
-    return build_table(terms)
-
-
 def best_value(table: ValueTable, standing: Standing, offer: Offer, work_left: int) -> float:
     """What the rest of a job's life is worth if the table decides this slot, micro-USD.
 
     `work_left` is in quanta. See `table_look.look_ahead`.
     """
     row = np.append(row_of(standing, offer), (work_left, 0, 0, 0))
-    return _value(row, table.arrays)
+    return _value(row, table.arrays) + table.own_worth
 
 
 def holding_value(
@@ -197,7 +211,7 @@ def holding_value(
     instances than the job's largest count. See `table_look.value_with`.
     """
     stated = (work_left, 1, holding.spot, holding.on_demand)
-    return _value(np.append(row_of(standing, offer), stated), table.arrays)
+    return _value(np.append(row_of(standing, offer), stated), table.arrays) + table.own_worth
 
 
 @kernel
@@ -223,34 +237,73 @@ def _value(row: IntArray, arrays: tuple[Any, ...]) -> float:
 # --- laying out -------------------------------------------------------------------------------
 
 
-def _arrays_of(
-    terms: TableTerms,
-    after: TableArray,
-    cell: int,
-    sets: Configurations,
-    nearest: IntArray,
-    pending_s: IntArray,
-) -> tuple[npt.NDArray[Any], ...]:
+@dataclass(frozen=True, slots=True, eq=False)
+class _Plan:
+    """How a table is laid out, before it is solved; `fixed` is the end of `ValueTable.arrays`."""
+
+    sets: Configurations
+    pending: IntArray
+    cell: int
+    cells: int
+    nearest: IntArray
+    fixed: tuple[IntArray, ...]
+
+    def shape(self, terms: TableTerms) -> tuple[int, ...]:
+        """The shape of `ValueTable.after`."""
+        space, slots = terms.law.space, max(1, terms.program.deadline_slots)
+        held, levels = len(self.sets.holdings), len(self.pending)
+        return (slots, space.run_states, space.price_states, held, levels, self.cells)
+
+
+# A class is asked for in every slot of each of its jobs.
+@lru_cache(maxsize=1024)
+def _planned(terms: TableTerms) -> _Plan:
+    program, space = terms.program, terms.law.space
+    most_entries = _CLASS_ENTRIES if terms.shared else MOST_ENTRIES
+    most_cells = _CLASS_CELLS if terms.shared else MOST_CELLS
+    pending = pending_levels(program)
+    per_set = max(1, program.deadline_slots) * space.run_states * space.price_states * len(pending)
+    sets = held_sets(terms, most_entries // (per_set * 2 * LEAST_CELLS))
+    cells = min(most_cells, max(LEAST_CELLS, most_entries // (per_set * len(sets.holdings))))
+    cell = _cell_quanta(program, cells)
+    nearest = nearest_sets(sets.spot, sets.on_demand, program.max_instances)
+    return _Plan(
+        sets=sets,
+        pending=pending,
+        cell=cell,
+        cells=-(-program.work_quanta // cell),
+        nearest=nearest,
+        fixed=(
+            nearest,
+            pending,
+            sets.spot,
+            sets.on_demand,
+            sets.cover_start,
+            sets.covers,
+            np.array(space.price_centres_ppm, dtype=np.int64),
+            np.array(space.level_starts, dtype=np.int64),
+            np.array(space.age_starts, dtype=np.int64),
+        ),
+    )
+
+
+def _laid_out(terms: TableTerms, plan: _Plan, after: TableArray) -> ValueTable:
     """Lay a table out for `open_table`: a tuple passes faster to a kernel than a bundle."""
     layout = lay_out(terms.program)
-    scalars = (cell, terms.taken, terms.reserve_slots)
-    space = terms.law.space
-    return (
-        layout.row,
-        np.array(scalars, dtype=np.int64),
-        after,
-        layout.by_count,
-        layout.values,
-        nearest,
-        pending_s,
-        sets.spot,
-        sets.on_demand,
-        sets.cover_start,
-        sets.covers,
-        np.array(space.price_centres_ppm, dtype=np.int64),
-        np.array(space.level_starts, dtype=np.int64),
-        np.array(space.age_starts, dtype=np.int64),
+    scalars = _scalars(terms, plan.cell)
+    return ValueTable(
+        terms=terms,
+        after=after,
+        cell_quanta=plan.cell,
+        sets=plan.sets,
+        nearest=plan.nearest,
+        pending_s=plan.pending,
+        arrays=(layout.row, scalars, after, layout.by_count, layout.values, *plan.fixed),
     )
+
+
+def _scalars(terms: TableTerms, cell: int) -> IntArray:
+    return np.array((cell, terms.taken, terms.reserve_slots), dtype=np.int64)
 
 
 # What kernels are given where there is no table; they never look into it.

@@ -51,6 +51,9 @@ class ZoneJob:
     egress_usd, overhead_s
         What a launch costs and takes from the region of the checkpoint to another, shape
         (regions + 1, regions); the last row where there is no checkpoint yet.
+    wait_usd
+        What an idle tick is taken to cost: slack also insures against what the laws do not know,
+        zones that go down together and outages longer than any seen.
     """
 
     work_s: int
@@ -62,6 +65,7 @@ class ZoneJob:
     on_demand_usd: FloatArray
     egress_usd: FloatArray
     overhead_s: IntArray
+    wait_usd: float = 0.0
 
     @property
     def slack_s(self) -> int:
@@ -164,7 +168,14 @@ def build_zone_table(job: ZoneJob, laws: ZoneLaws) -> ZoneTable:
     held, idle, bought = _solve(
         np.array((job.work_s, job.deadline_ticks, job.tick_s, job.restart_s), dtype=np.int64),
         grid,
-        (job.region_of, job.spot_usd, job.on_demand_usd, job.egress_usd, job.overhead_s),
+        (
+            job.region_of,
+            job.spot_usd,
+            job.on_demand_usd,
+            job.egress_usd,
+            job.overhead_s,
+            job.wait_usd,
+        ),
         (ends, stays, seen.when_up(), _fresh(laws), seen.up_chances()),
         rates,
         np.diff(np.array(OUTAGE_STARTS, dtype=np.float64)),
@@ -224,13 +235,13 @@ def _recovery_rates(job: ZoneJob, laws: ZoneLaws) -> FloatArray:
 def _solve(
     terms: IntArray,
     grid: FloatArray,
-    market: tuple[IntArray, FloatArray, FloatArray, FloatArray, IntArray],
+    market: tuple[IntArray, FloatArray, FloatArray, FloatArray, IntArray, float],
     law: tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray],
     rates: FloatArray,
     widths: FloatArray,
 ) -> tuple[Costs, Costs, Costs]:
     """Backward induction; see `ZoneTable` for the shapes."""
-    region_of, _, on_demand, _, _ = market
+    region_of, _, on_demand, _, _, _ = market
     deadline, tick_s = terms[1], terms[2]
     zones, states, regions = region_of.size, law[0].size, on_demand.size
     cells, ages = grid.size, widths.size + 1
@@ -294,7 +305,7 @@ def _interpolated(values: Costs, grid: FloatArray, slack_s: float) -> float:
 def _launch_values(
     terms: IntArray,
     grid: FloatArray,
-    market: tuple[IntArray, FloatArray, FloatArray, FloatArray, IntArray],
+    market: tuple[IntArray, FloatArray, FloatArray, FloatArray, IntArray, float],
     law: tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray],
     held: Costs,
     at: int,
@@ -305,7 +316,7 @@ def _launch_values(
 
     `orders` has the zones by falling cost.
     """
-    region_of, _, _, egress, overhead_s = market
+    region_of, _, _, egress, overhead_s, _ = market
     zones, cells = region_of.size, grid.size
     mean = np.zeros(cells, dtype=np.float32)
     for kind in range(2):
@@ -387,14 +398,14 @@ def _look_again(
 def _idle_values(
     terms: IntArray,
     grid: FloatArray,
-    market: tuple[IntArray, FloatArray, FloatArray, FloatArray, IntArray],
+    market: tuple[IntArray, FloatArray, FloatArray, FloatArray, IntArray, float],
     after: FloatArray,
     at: int,
     bought: Costs,
     idle: Costs,
 ) -> None:
     """Cost to go where no zone is up: idle for a tick, or buy on-demand."""
-    _, _, on_demand, egress, overhead_s = market
+    _, _, on_demand, egress, overhead_s, wait = market
     deadline, tick_s, restart_s = terms[1], terms[2], terms[3]
     cheapest = on_demand.min()
     row = np.zeros(grid.size, dtype=np.float32)
@@ -408,7 +419,7 @@ def _idle_values(
                     continue
                 to_s = grid[cell] - tick_s
                 if to_s >= grid[0]:
-                    best = _interpolated(row, grid, to_s)
+                    best = wait + _interpolated(row, grid, to_s)
                 else:
                     best = max(0.0, np.ceil((left_s + restart_s) / tick_s) - 1.0) * cheapest
                 for region in range(on_demand.size):
@@ -428,7 +439,7 @@ def _idle_values(
 def _held_values(
     terms: IntArray,
     grid: FloatArray,
-    market: tuple[IntArray, FloatArray, FloatArray, FloatArray, IntArray],
+    market: tuple[IntArray, FloatArray, FloatArray, FloatArray, IntArray, float],
     law: tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray],
     known: tuple[Costs, Costs],
     tick: tuple[int, FloatArray],

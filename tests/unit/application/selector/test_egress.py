@@ -11,7 +11,7 @@ import pytest
 from spotline.application.cloud_actuator.messages import ApplyRevisionRequest
 from spotline.application.cloud_actuator.reporting import transfers
 from spotline.application.selector.egress import held_back, open_to
-from spotline.application.selector.job_run import JobTable
+from spotline.application.selector.job_table import JobTable
 from spotline.application.selector.state import SelectorOptions
 from spotline.contracts.build import event_of
 from spotline.domain.events.allocation import AllocationDecided

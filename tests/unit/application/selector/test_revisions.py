@@ -7,7 +7,8 @@ from dataclasses import replace
 from spotline.application.allocation.messages import AllocateRequest
 from spotline.application.market_ingest.handler import IngestHandler, IngestOptions
 from spotline.application.selector.handler import SelectHandler
-from spotline.application.selector.job_run import JobTable, RunPhase
+from spotline.application.selector.job_run import RunPhase
+from spotline.application.selector.job_table import JobTable
 from spotline.application.selector.state import SelectorOptions, SelectorState, SlotPhase
 from spotline.application.spec import Context, Outcome
 from spotline.contracts.mapping import digest
@@ -20,7 +21,7 @@ from spotline.domain.events.capacity import (
 )
 from spotline.domain.events.event import Event
 from spotline.domain.events.forecast import ForecastOverdue
-from spotline.domain.events.law import ValueTableRequested
+from spotline.domain.events.law import ValueTableReady, ValueTableRequested
 from spotline.domain.events.lifecycle import JobCancelled, JobSubmitted
 from spotline.domain.events.market import MarketOpened
 from spotline.domain.jobs.lot import JobHolding, Lot
@@ -29,7 +30,7 @@ from spotline.domain.market.generate import generate
 from spotline.domain.market.law import choose_space, law_id_of, learn_law
 from spotline.domain.market.named_law import NamedLaw
 from spotline.domain.market.offering import CapacityType
-from spotline.domain.solvers.value_table import MOST_TABLES
+from spotline.domain.solvers.table_store import MOST_TABLES
 from spotline.replay.jobs import generated_jobs
 
 MARKET = generate("mixed", seed=2, slots=40, slot_s=1800, start_ns=1_767_571_200_000_000_000)
@@ -253,6 +254,41 @@ def test_tables_are_asked_for_while_there_is_room() -> None:
     assert asked(slot + 1, "a", 0) > 1
     assert asked(slot + 2, "b", MOST_TABLES // 2) == 1
     assert asked(slot + 3, "c", MOST_TABLES) == 0
+
+
+def test_a_shared_table_is_asked_for_whatever_there_are_and_named_once_it_was_announced() -> None:
+    driver, slot = refusing_driver(SelectorOptions(rehearsals=0, shared_tables=True))
+    first = next(iter(driver.state.runs.values()))
+    counts, prices = [0, 16] * 10, [300_000] * 20
+    law = learn_law(counts, prices, choose_space(counts, prices, most_instances=16))
+    named = NamedLaw(law_id=law_id_of(law), law=law)
+    driver.state.laws = {offering.offering_id: named for offering in MARKET.offerings}
+    clock = IngestHandler(MARKET, IngestOptions())
+    spec = driver.state.table_spec(named, first.offering_id, first.compiled)
+    first.tables = {str(k): JobTable(spec=spec, named=named) for k in range(MOST_TABLES)}
+    driver.feed(JobSubmitted(job=replace(first.job, job_id="a"), ts_event_ns=0))
+    outcome = driver.feed(clock.slot_events(slot + 1)[-1])
+    asked = [event for event in outcome.events if isinstance(event, ValueTableRequested)]
+    home, *others = driver.state.runs["a"].tables.values()
+    late = slot + 4
+
+    assert len(asked) > 1
+    assert {event.table.taken for event in asked} == {0}
+    assert driver.state.runs["a"].table_in(late, home.spec.offering_id) is None
+    driver.feed(
+        ValueTableReady(
+            job_id="a",
+            tenant=first.job.tenant,
+            slot=slot + 1,
+            table_id=home.spec.table_id,
+            size_bytes=4,
+        )
+    )
+    assert driver.state.runs["a"].table_in(slot + 1, home.spec.offering_id) is None
+    assert driver.state.runs["a"].table_in(slot + 2, home.spec.offering_id) is home
+    assert {
+        table.is_announced for table in others if table.spec.table_id != home.spec.table_id
+    } <= {False}
 
 
 def test_a_job_that_is_over_and_teaches_nothing_keeps_nothing() -> None:

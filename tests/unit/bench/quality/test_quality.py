@@ -52,6 +52,7 @@ TINY = QualityExtent(
     known_law_jobs=4,
     known_law_pasts=1,
     known_law_futures=2,
+    known_law_entries=200_000,
     noise_shares_percent=(0, 100),
     noise_seeds=(31,),
     most_series=1,
@@ -369,11 +370,14 @@ def test_sampled_markets_follow_their_law(known: Any) -> None:
 
 
 def test_a_learned_law_is_compared_with_the_true_one_on_the_same_path() -> None:
-    table = known_law_table(jobs=40, pasts=1, futures=2)
+    table = known_law_table(jobs=40, pasts=1, futures=2, most_entries=200_000)
 
     assert set(table) == {known.name for known in KNOWN_LAWS}
     for row in table.values():
         assert 95.0 < float(str(row["percent_of_true_law_optimum"])) < 102.0
+        certificate: Any = row["certificate"]
+        assert certificate["exact"]
+        assert certificate["above_percent"][1] >= 0.0
 
 
 # --- the whole --------------------------------------------------------------------------------

@@ -18,7 +18,8 @@ from spotline.domain.policies.decision import is_safe, on_demand_to_hold
 from spotline.domain.policies.interface import PolicyView, WindowForecast
 from spotline.domain.policies.registry import policy_named
 from spotline.domain.policies.replay import SlotRecord, clairvoyant_optimum, replay_policy
-from spotline.domain.solvers.value_table import TableTerms, ValueTable, build_table
+from spotline.domain.solvers.table_terms import TableTerms
+from spotline.domain.solvers.value_table import ValueTable, build_table
 
 POLICIES = ("msu", "uniform_progress", "ahanp(0.5)", "ahap(3,2,0.6)", "sdp", "hybrid(2)")
 PLENTY = 1_000_000

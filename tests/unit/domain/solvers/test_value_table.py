@@ -13,7 +13,8 @@ from spotline.domain.policies.interface import Outlook, PolicyView, WindowForeca
 from spotline.domain.policies.registry import policy_named
 from spotline.domain.policies.replay import SlotRecord, replay_policy
 from spotline.domain.policies.sdp import SDP, ValueToGo
-from spotline.domain.solvers.value_table import TableTerms, build_table, table_id
+from spotline.domain.solvers.table_terms import TableTerms, table_id
+from spotline.domain.solvers.value_table import build_table
 from spotline.domain.units import cost_micro_usd
 
 PRICE = 1_000_000

@@ -37,8 +37,11 @@ _VISIBILITY_S = 20
 # A queue that is full of others' messages must not hold up a step.
 _MOST_LOOKS = 20
 _TRIES = 3
+# Of the time that a call has this much is for the answer.
+_ANSWER_S = 5
 # Wall seconds: then a step goes on without what a queue may hold, which its look still takes.
 DRAINED_WITHIN_S = 15.0
+_BETWEEN_S = 1.0
 # Wall seconds. A missing right does not come back within moments, an answer does.
 _SHORT_REST_S, _REST_S = 0.2, 5.0
 
@@ -50,7 +53,9 @@ class Queues:
         self, api: AwsApi, store: AwsStore, settings: AwsSettings, clock: CloudClock
     ) -> None:
         self._api, self._store, self._clock = api, store, clock
-        self._wait_s = settings.queue_wait_s
+        # A look that waits as long as its call may take would never hear anything.
+        longest_s = max(0, int(settings.read_timeout_s) - _ANSWER_S)
+        self._wait_s = min(settings.queue_wait_s, longest_s)
         self._urls = dict(_urls(settings))
         self._looks: dict[AwsPlace, Future[None]] = {}
         self._drains: dict[AwsPlace, Future[None]] = {}
@@ -137,8 +142,9 @@ class Queues:
 
     def _look_on(self, place: AwsPlace) -> None:
         try:
-            if not self._closed.is_set():
-                self._take(place, wait_s=self._wait_s)
+            if not self._closed.is_set() and not self._take(place, wait_s=self._wait_s):
+                # SQS has waited, or nobody has.
+                self._closed.wait(0.0 if self._wait_s else _BETWEEN_S)
         except (AwsRefused, NotReached, NoAnswer) as error:
             self._store.count("queue_failures")
             _log.warning(

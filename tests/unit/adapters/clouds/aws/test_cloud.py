@@ -1,6 +1,7 @@
 """AWS as a cloud, its answers scripted: what is asked once, what is asked again, what is believed."""
 
 import asyncio
+import contextlib
 import json
 from concurrent.futures import Future
 from dataclasses import replace
@@ -716,6 +717,33 @@ async def test_an_end_that_only_a_listing_shows_is_told_with_its_time(aws, cloud
 
     assert event.state is InstanceState.ENDED
     assert event.at_ns == int(at.timestamp()) * 10**9
+
+
+@pytest.mark.parametrize(("read_timeout_s", "waits_s"), [(30.0, 20), (21.0, 16), (3.0, 0)])
+async def test_a_look_that_waits_is_over_before_its_call_is_given_up(aws, read_timeout_s, waits_s):
+    settings = replace(SETTINGS, read_timeout_s=read_timeout_s)
+    cloud = AwsCloud(aws.folder / "aws.sqlite", settings, aws.api, aws.clock)
+    aws.opened(cloud)
+    await granted(aws, cloud, "i-1")
+    aws.api.will("receive_message", {"Messages": [notice(1, "i-1")]})
+
+    async with asyncio.timeout(5):
+        await cloud.pushed()
+
+    assert {call["WaitTimeSeconds"] for call in aws.api.of("receive_message")} == {waits_s}
+
+
+async def test_looks_that_do_not_wait_are_apart(aws, monkeypatch):
+    monkeypatch.setattr(queues, "_BETWEEN_S", 0.02)
+    settings = replace(SETTINGS, queue_wait_s=0)
+    cloud = AwsCloud(aws.folder / "aws.sqlite", settings, aws.api, aws.clock)
+    aws.opened(cloud)
+
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(0.1):
+            await cloud.pushed()
+
+    assert 1 <= len(aws.api.of("receive_message")) <= 6
 
 
 async def test_news_wake_who_waits(aws, cloud):

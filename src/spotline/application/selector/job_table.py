@@ -1,0 +1,28 @@
+"""The value tables of one job, as the selector follows them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from spotline.domain.market.named_law import NamedLaw
+from spotline.domain.solvers.table_spec import TableSpec
+
+
+@dataclass(slots=True, kw_only=True)
+class JobTable:
+    """A value table that was asked for in `slot`: when the job was admitted, or became another.
+
+    A `stale` one is of what is no longer believed, until the new one is asked for. It was announced
+    in `ready_slot`, None: not yet.
+    """
+
+    spec: TableSpec
+    named: NamedLaw
+    slot: int = -1
+    stale: bool = False
+    ready_slot: int | None = None
+
+    @property
+    def is_announced(self) -> bool:
+        """Whether a decision may name it and finds it built; of one of a job's own nobody asks."""
+        return not self.spec.shared or self.ready_slot is not None
