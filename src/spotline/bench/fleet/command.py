@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
@@ -30,6 +31,9 @@ def fleet(
     ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Crowds per cell, of seeds 1, 2, ...")] = 1,
     processes: Annotated[int, typer.Option(min=1, help="Crowds that run at a time.")] = 2,
+    clearing: Annotated[
+        bool, typer.Option("--clearing", help="Clear the bids of all jobs together.")
+    ] = False,
     slot_only: Annotated[
         tuple[int, int] | None,
         typer.Option(
@@ -41,9 +45,11 @@ def fleet(
 ) -> None:
     """Run crowds of jobs under every policy, held against a bound that no joint schedule exceeds."""
     from spotline.bench.fleet.cells import all_cells, cell_named, default_cells
+    from spotline.bench.fleet.policies import SHIPPED
     from spotline.bench.fleet.run import FleetOptions, run_fleet
     from spotline.bench.fleet.slot_times import SLOT_SIZES, time_slots
 
+    selector = replace(SHIPPED, clearing=clearing)
     console = open_console()
     tell = teller(console)
     figures: dict[str, Any] = {"command": command_line(), "slot_s": {}, "memory_mb": {}}
@@ -51,10 +57,12 @@ def fleet(
     if slot_only is None:
         cells = tuple(cell_named(name) for name in only or ())
         cells = cells or (all_cells() if everything else default_cells())
-        options = FleetOptions(data=data, seeds=tuple(range(1, seeds + 1)), processes=processes)
+        options = FleetOptions(
+            data=data, seeds=tuple(range(1, seeds + 1)), processes=processes, selector=selector
+        )
         figures |= run_fleet(cells, options, tell)
     for jobs, offerings in sizes:
-        found = time_slots(jobs, offerings)
+        found = time_slots(jobs, offerings, selector)
         figures["slot_s"][str(jobs)] = found["slot_p99_s"]
         figures["memory_mb"][str(jobs)] = found["memory_mb"]
         figures.setdefault("slots", {})[f"{jobs} jobs, {offerings} offerings"] = found

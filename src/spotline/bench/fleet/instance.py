@@ -17,7 +17,8 @@ from spotline.domain.jobs.migration import migration_cost
 from spotline.domain.market.market import UNKNOWN, Market
 from spotline.domain.market.offering import Offering
 from spotline.domain.policies.prediction import UNCOUNTED
-from spotline.domain.solvers.joint_bound import JointBound, MovingJob, SharedCapacity, joint_bound
+from spotline.domain.solvers.joint_bound import JointBound, joint_bound
+from spotline.domain.solvers.moving_job import MovingJob, SharedCapacity
 from spotline.domain.units import micro_usd_from_usd
 from spotline.replay.course import first_slot
 

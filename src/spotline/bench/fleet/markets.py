@@ -20,6 +20,10 @@ MARKET_NAMES = (GENERATED, NINE_ZONES, H100)
 _WORLDS: Mapping[str, str] = MappingProxyType({NINE_ZONES: "aws-v100-2023", H100: "skynomad-h100"})
 _PRESETS = ("cloud-zones", "neocloud")
 _GENERATED_SLOTS = 336
+# Of longer recorded series so many slots on either side of the middle.
+_AROUND_SLOTS = 192
+# Others halve the same traces on grids that begin a little earlier or later.
+_MARGIN_SLOTS = 4
 # The nine zones of the traces say up or down of one node; quoted worlds of gangs have 16.
 _ZONE_INSTANCES = 16
 # On-demand of every third generated offering: this share of the most spot it ever has.
@@ -88,14 +92,17 @@ def fleet_market(name: str, data: Path, seed: int) -> FleetMarket:
         raise ContractError(
             "--cell", f"market must be one of {', '.join(MARKET_NAMES)}, was {name!r}"
         )
-    world = load_world(_WORLDS[name], data, seed)
+    world = load_world(_WORLDS[name], data, seed, most_slots=None)
     if world is None:
         raise ContractError(
             "--data",
             f"expected spot-skynomad and spot-traces-skypilot in {data} for market {name}, found "
             "not all of them; SPOTLINE_DATA or --data says where recorded data lies",
         )
-    market = world.market
+    # What is reported lies behind the middle of the trace: all before may be learned from.
+    middle = world.market.slots // 2 + _MARGIN_SLOTS
+    around = min(world.market.slots - middle, _AROUND_SLOTS)
+    market = world.market.between(middle - around, middle + around)
     if name == NINE_ZONES:
         market = replace(market, spot_available=market.spot_available * _ZONE_INSTANCES)
     return FleetMarket(name=name, market=market, recorded=world.recorded)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 
 from spotline.application.selector.handler import SelectHandler
 from spotline.application.selector.state import SelectorOptions, SelectorState
@@ -20,6 +20,8 @@ SDP = "sdp"
 # Rules of thumb, the best of which is what others are held against.
 RULES = ("msu", "uniform_progress", "on_demand_only", EDF)
 POLICY_NAMES = (SPOTLINE, SDP, *RULES)
+# How `spotline up` decides: what is measured is what is shipped.
+SHIPPED = SelectorOptions(shared_tables=True)
 # What these do depends on nothing that was learned.
 UNLEARNED = RULES
 
@@ -45,20 +47,22 @@ class EarliestDeadlineFirst(SelectHandler):
         """No market and no jobs."""
         state = super().initial()
         return EarliestDeadlineState(
-            learner=state.learner, trust=state.trust, competing=state.competing
+            **{each.name: getattr(state, each.name) for each in fields(state)}
         )
 
 
 def run_policy(
     course: MarketCourse, jobs: Sequence[Job], name: str, options: SelectorOptions, seed: int
 ) -> SelectorRun:
-    """Run all jobs under a policy.
+    """Run all jobs under a policy; all but `spotline` serve jobs in order, without a clearing.
 
     Raises
     ------
     KeyError
         The registry has no policy of this name, and it is neither `spotline` nor `edf`.
     """
+    if name != SPOTLINE:
+        options = replace(options, clearing=False)
     if name != EDF:
         return run_rule(course, jobs, name, options, seed)
     alone = replace(options, rehearsals=0, moves=False)

@@ -21,7 +21,7 @@ from spotline.bench.fleet.cells import FleetCell
 from spotline.bench.fleet.counting import CrowdCount, Lives, count_cell, joined, lives_of
 from spotline.bench.fleet.instance import Crowd, LaidCrowd, bound_of, lay_instance
 from spotline.bench.fleet.markets import fleet_market
-from spotline.bench.fleet.policies import POLICY_NAMES, UNLEARNED, run_policy
+from spotline.bench.fleet.policies import POLICY_NAMES, SHIPPED, UNLEARNED, run_policy
 from spotline.bench.fleet.starts import start_of
 from spotline.replay.closed_loop import course_unforecast
 from spotline.replay.course import first_slot
@@ -34,12 +34,16 @@ _MB = 1024.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetOptions:
-    """How cells run; `seeds` crowds are drawn per cell and counted together."""
+    """How cells run; `seeds` crowds are drawn per cell and counted together.
+
+    `selector` says how `spotline` decides.
+    """
 
     data: Path
     policies: tuple[str, ...] = POLICY_NAMES
     seeds: tuple[int, ...] = (1,)
     processes: int = 2
+    selector: SelectorOptions = SHIPPED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +95,7 @@ def run_fleet(
             "seeds": list(options.seeds),
             "policies": list(options.policies),
             "processes": options.processes,
+            "clearing": options.selector.clearing,
             "wall_s": perf_counter() - began_s,
             "platform": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
         },
@@ -133,7 +138,7 @@ def perform(task: _Task, options: FleetOptions) -> _Done:
     """Run one crowd under every policy at every start."""
     source = fleet_market(task.crowd.market, options.data, task.crowd.seed)
     instance = lay_instance(source, task.crowd)
-    selector = SelectorOptions()
+    selector = options.selector
     wall_s: dict[str, float] = {}
     began_s = perf_counter()
     bound = bound_of(instance, selector)

@@ -19,6 +19,7 @@ from spotline.application.forecaster.handler import ForecastHandler
 from spotline.application.selector.handler import ALLOCATE_CALL, SelectHandler
 from spotline.application.selector.state import SelectorOptions
 from spotline.bench.fleet.jobs import CLASSES, fleet_jobs, instance_slots
+from spotline.bench.fleet.policies import SHIPPED
 from spotline.bench.fleet.starts import HORIZON_SLOTS
 from spotline.bench.quote.worlds import SLOT_S, side_by_side
 from spotline.contracts.envelope import StoredEntry
@@ -41,7 +42,7 @@ _LOAD = 0.8
 _MB = 1024.0
 
 
-def time_slots(jobs: int, offerings: int) -> dict[str, float]:
+def time_slots(jobs: int, offerings: int, selector: SelectorOptions = SHIPPED) -> dict[str, float]:
     """Time slots in a process of its own.
 
     Returns
@@ -59,12 +60,12 @@ def time_slots(jobs: int, offerings: int) -> dict[str, float]:
     if jobs < 1 or offerings < 1:
         raise ValueError(f"jobs and offerings must be >= 1, were {jobs} and {offerings}")
     with get_context("spawn").Pool(1) as pool:
-        found: dict[str, float] = _asked(pool, jobs, offerings)
+        found: dict[str, float] = _asked(pool, jobs, offerings, selector)
         return found
 
 
-def _asked(pool: Pool, jobs: int, offerings: int) -> dict[str, float]:
-    return pool.apply(measure_slots, (jobs, offerings))
+def _asked(pool: Pool, jobs: int, offerings: int, selector: SelectorOptions) -> dict[str, float]:
+    return pool.apply(measure_slots, (jobs, offerings, selector))
 
 
 def wide_market(offerings: int, slots: int) -> Market:
@@ -98,7 +99,7 @@ def wide_market(offerings: int, slots: int) -> Market:
     )
 
 
-def measure_slots(jobs: int, offerings: int) -> dict[str, float]:
+def measure_slots(jobs: int, offerings: int, selector: SelectorOptions) -> dict[str, float]:
     """Time slots in this process; see `time_slots`."""
     end = _HISTORY_SLOTS + _ARRIVAL_SLOTS + 2 * max(_DEADLINE_SLOTS)
     market = wide_market(offerings, end)
@@ -120,7 +121,7 @@ def measure_slots(jobs: int, offerings: int) -> dict[str, float]:
     host = LocalHost(
         [
             ForecastHandler(forecaster_factory(DEFAULT_FORECASTER), horizon_slots=HORIZON_SLOTS),
-            SelectHandler(SelectorOptions(), digest=no_digest),
+            SelectHandler(selector, digest=no_digest),
             JobsHandler(),
             ExactCloud(),
         ],

@@ -10,13 +10,18 @@ from spotline.bench.fleet.instance import LaidCrowd, training_jobs
 from spotline.bench.fleet.markets import FleetMarket
 from spotline.bench.fleet.policies import run_policy
 from spotline.domain.forecasting.registry import DEFAULT_FORECASTER
+from spotline.domain.market.prior_laws import NO_PRIORS, PriorLaws, shipped_priors
+from spotline.domain.selection.prior import shipped_weights
 from spotline.domain.selection.saved import saved_from
 from spotline.replay.clouds import Information
 from spotline.replay.course import MarketCourse, course_of
 from spotline.replay.summary import SPOTLINE
 
 HORIZON_SLOTS = 6
-PRIORS_ABSENT = "this version ships no priors: prior is run as cold"
+PRIORS_USED = (
+    "prior: the laws and weights that the wheel ships, learned from first halves of traces, of "
+    "some of these zones among them; of what is reported here nothing"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,8 +38,9 @@ def start_of(
 ) -> Started:
     """Prepare a start.
 
-    Cold, forecasts and the selector begin with the reported half. Warm, they have seen the first:
-    laws and history are learned from its slots, weights from a crowd of other jobs that ran on it.
+    Cold, forecasts and the selector begin with the reported half and know nothing; with priors, they
+    begin there with the laws and weights of the wheel. Warm, they have seen the first half: laws
+    and history are learned from its slots, weights from a crowd of other jobs that ran on it.
 
     Raises
     ------
@@ -46,7 +52,11 @@ def start_of(
     if start == COLD:
         return Started(course=_course(instance, warm=False), options=options)
     if start == PRIOR:
-        return Started(course=_course(instance, warm=False), options=options, note=PRIORS_ABSENT)
+        return Started(
+            course=_course(instance, warm=False, priors=shipped_priors()),
+            options=replace(options, warm_start=shipped_weights()),
+            note=PRIORS_USED,
+        )
     if start != WARM:
         raise ValueError(f"start must be one of {', '.join(STARTS)}, was {start!r}")
     first = replace(
@@ -66,6 +76,6 @@ def start_of(
     )
 
 
-def _course(instance: LaidCrowd, *, warm: bool) -> MarketCourse:
+def _course(instance: LaidCrowd, *, warm: bool, priors: PriorLaws = NO_PRIORS) -> MarketCourse:
     market = instance.whole if warm else instance.reported
-    return course_of(market, DEFAULT_FORECASTER, HORIZON_SLOTS, Information.FULL)
+    return course_of(market, DEFAULT_FORECASTER, HORIZON_SLOTS, Information.FULL, priors=priors)

@@ -58,8 +58,12 @@ class World:
     recorded: str
 
 
-def load_world(name: str, data: Path, seed: int) -> World | None:
+def load_world(
+    name: str, data: Path, seed: int, *, most_slots: int | None = _MOST_SLOTS
+) -> World | None:
     """Read or generate a world; None where its recorded data is absent.
+
+    Recorded ones are cut behind `most_slots`, None for all there are.
 
     Raises
     ------
@@ -75,8 +79,8 @@ def load_world(name: str, data: Path, seed: int) -> World | None:
     found = read(data)
     if found is None:
         return None
-    if found.slots > _MOST_SLOTS:
-        found = found.between(0, _MOST_SLOTS)
+    if most_slots is not None and found.slots > most_slots:
+        found = found.between(0, most_slots)
     return World(name=name, market=found, recorded=recorded)
 
 

@@ -23,7 +23,7 @@ What a job may do here includes all that the services let it do, and costs no mo
   `launch_s`, though its checkpoint may lie elsewhere.
 * Work that a loss without notice throws away is kept; a budget does not bind.
 * After a soft deadline it holds its largest count on demand or nothing, as policies do, or
-  anything wherever that count may be out of stock.
+  anything where all jobs together could run its offerings out of stock.
 
 On-demand stock is shared and priced like spot where it never changes. Where it does, instances once
 held stay beyond it, so it bounds each job by its running maximum and is not shared.
@@ -37,18 +37,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from spotline.domain.jobs.accounting import BROKEN, GROW, LAUNCH, SHRINK
-from spotline.domain.jobs.program import JobProgram
-from spotline.domain.kernels import IntArray
-from spotline.domain.solvers.configurations import all_configurations
-from spotline.domain.solvers.moving_life import (
-    FLEE,
-    IDLE,
-    KINDS,
-    MOVE,
-    LifePlaces,
-    Quotes,
-    best_moving_life,
+from spotline.domain.solvers.moving_job import (
+    IntArray,
+    LaidLife,
+    MovingJob,
+    PerInstance,
+    SharedCapacity,
+    laid_lives,
 )
 from spotline.domain.units import S_PER_HOUR
 
@@ -65,44 +60,6 @@ _PASSES_PER_BOUND = 3
 _DECIDING_SHARES = (0.0, 0.5, 0.8, 1.0)
 # First step, as a share of the mean on-demand price for a slot that is asked for twice over.
 _STEP = 0.6
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MovingJob:
-    """A job as the bound sees it.
-
-    `programs` are by offering of the market, None where it cannot run; they share work and slots.
-    `first_slot` is the market's slot that is the first of its life. `migrate_s` is the overhead of
-    a move, `fee_micro_usd` the least that one costs.
-    """
-
-    job_id: str
-    programs: tuple[JobProgram | None, ...]
-    first_slot: int
-    migrate_s: int
-    fee_micro_usd: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class SharedCapacity:
-    """Prices (micro-USD per instance-hour) and counts, shape (slots, offerings), int64."""
-
-    spot_price: IntArray
-    on_demand_price: IntArray
-    spot: IntArray
-    on_demand: IntArray
-
-    def __post_init__(self) -> None:
-        shape = self.spot_price.shape
-        for name in ("spot_price", "on_demand_price", "spot", "on_demand"):
-            array = getattr(self, name)
-            if array.shape != shape or array.dtype != np.int64 or array.ndim != 2:
-                raise ValueError(
-                    f"{name} must be int64 of shape (slots, offerings) {shape}, "
-                    f"was {array.dtype} of {array.shape}"
-                )
-            if array.size and int(array.min()) < 0:
-                raise ValueError(f"{name} must be >= 0 everywhere, was {int(array.min())}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -156,8 +113,8 @@ def joint_bound(
     if passes < 0 or blocks < 1:
         raise ValueError(f"passes must be >= 0 and blocks >= 1, were {passes} and {blocks}")
     market, priced = _shared(market)
-    lives = [_Life(job, market, cell_limit) for job in jobs]
-    prices = _Prices.none(market)
+    lives = laid_lives(jobs, market, cell_limit)
+    prices = PerInstance.none(market)
     alone = _evaluate(lives, market, prices, priced)
     best, best_prices = alone, prices
     if jobs and passes and alone.excess > 0:
@@ -211,134 +168,8 @@ def bound_at(
             raise ValueError(f"{name} must be >= 0 everywhere, was {int(prices.min())}")
     if on_demand_extra[:, ~priced].any():
         raise ValueError("on_demand_extra must be 0 where the stock changes")
-    lives = [_Life(job, held, cell_limit) for job in jobs]
-    return _evaluate(lives, held, _Prices(spot_extra, on_demand_extra), priced).upper
-
-
-# --- one job ----------------------------------------------------------------------------------
-
-
-class _Life:
-    """One job laid out for the kernel, and the slots of the market that it lives in."""
-
-    def __init__(self, job: MovingJob, market: SharedCapacity, cell_limit: int) -> None:
-        programs = job.programs
-        if len(programs) != market.spot.shape[1]:
-            raise ValueError(
-                f"programs of {job.job_id} must hold {market.spot.shape[1]}, held {len(programs)}"
-            )
-        known = [program for program in programs if program is not None]
-        if not known:
-            raise ValueError(f"job {job.job_id} must be able to run on some offering")
-        self.slot_s = known[0].slot_s
-        self._first = job.first_slot
-        self._end = job.first_slot + known[0].end_slots
-        if not 0 <= self._first <= self._end <= market.spot.shape[0]:
-            raise ValueError(
-                f"the life of {job.job_id} must lie within the market's {market.spot.shape[0]} "
-                f"slots, was {self._first}..{self._end}"
-            )
-        self._market = market
-        self._cell_limit = cell_limit
-        self.lossless = not any(program.lost_s for program in known)
-        self._places = _places_of(job, known[0], market, self._first, self._end)
-
-    @property
-    def burden(self) -> tuple[int, int]:
-        """How hard it is to fit in: what a change costs it, and its least count."""
-        places = self._places
-        return int(places.kind_s[:, GROW].max()), int((places.spot + places.on_demand).min())
-
-    def best(
-        self, prices: _Prices, left: SharedCapacity | None = None
-    ) -> tuple[int, bool, IntArray, IntArray]:
-        """What the job earns at most at these prices, and where and what it then holds by slot.
-
-        `left` is what others leave it, all there is without.
-        """
-        if self._first == self._end:
-            none = np.zeros(0, dtype=np.int64)
-            return 0, True, none, none
-        span = slice(self._first, self._end)
-        market = left or self._market
-        quotes = Quotes(
-            market.spot_price[span],
-            market.on_demand_price[span],
-            prices.spot[span],
-            prices.on_demand[span],
-            market.spot[span],
-            market.on_demand[span],
-        )
-        return best_moving_life(self._places, quotes, self._cell_limit)
-
-    def count(self, offering: IntArray, held: IntArray, used: _Prices) -> None:
-        """Add what a schedule holds to `used`."""
-        slots = np.flatnonzero(offering != IDLE)
-        at = (self._first + slots, offering[slots])
-        used.spot[at] += self._places.spot[held[slots]]
-        used.on_demand[at] += self._places.on_demand[held[slots]]
-
-
-def _places_of(
-    job: MovingJob, program: JobProgram, market: SharedCapacity, first: int, end: int
-) -> LifePlaces:
-    sets = all_configurations(program, most_spot=program.max_instances)
-    # Without the idle set, to which every set can shrink.
-    spot, on_demand = sets.spot[1:].copy(), sets.on_demand[1:].copy()
-    starts, covers = [0], []
-    for c in range(1, len(sets.holdings)):
-        inside = sets.covers[sets.cover_start[c] : sets.cover_start[c + 1]]
-        covers += [int(k) - 1 for k in inside if k > 0]
-        starts.append(len(covers))
-    rate = np.zeros((len(job.programs), spot.size), dtype=np.int64)
-    kind_s = np.zeros((len(job.programs), KINDS), dtype=np.int64)
-    for o, there in enumerate(job.programs):
-        # An offering on which the job cannot run is never left: any of its overheads will do.
-        left = there or program
-        kind_s[o, [SHRINK, GROW, LAUNCH, BROKEN]] = (
-            left.shrink_s,
-            left.grow_s,
-            left.launch_s,
-            left.interrupted_s,
-        )
-        kind_s[o, MOVE] = max(job.migrate_s, left.launch_s)
-        kind_s[o, FLEE] = max(kind_s[o, MOVE], left.interrupted_s)
-        if there is not None:
-            if (there.work_quanta, there.launch_s) != (program.work_quanta, program.launch_s):
-                raise ValueError(f"programs of {job.job_id} must share work_quanta and launch_s")
-            rate[o] = np.array(there.rate_quanta_per_s, dtype=np.int64)[spot + on_demand]
-    late = min(program.deadline_slots, program.end_slots)
-    most = program.max_instances
-    stocked = bool(np.all(market.on_demand[first + late : end] >= most))
-    return LifePlaces(
-        slot_s=program.slot_s,
-        work_quanta=program.work_quanta,
-        fee=job.fee_micro_usd,
-        late=late if stocked and not program.budget_micro_usd else program.end_slots,
-        rate=rate,
-        kind_s=kind_s,
-        spot=spot,
-        on_demand=on_demand,
-        late_set=(spot == 0) & (on_demand == most),
-        cover_start=np.array(starts, dtype=np.int64),
-        covers=np.array(covers, dtype=np.int64),
-        finish=np.array(program.value_micro_usd[1:], dtype=np.int64),
-    )
-
-
-# --- all jobs ---------------------------------------------------------------------------------
-
-
-@dataclass(slots=True, eq=False)
-class _Prices:
-    """One number per slot and offering, of spot and of on-demand: surcharges, or what is used."""
-
-    spot: IntArray
-    on_demand: IntArray
-
-    @classmethod
-    def none(cls, market: SharedCapacity) -> _Prices:
-        return cls(np.zeros_like(market.spot), np.zeros_like(market.spot))
+    lives = laid_lives(jobs, held, cell_limit)
+    return _evaluate(lives, held, PerInstance(spot_extra, on_demand_extra), priced).upper
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -347,7 +178,7 @@ class _Found:
 
     upper: int
     worth: tuple[int, ...]
-    used: _Prices
+    used: PerInstance
     exact: bool
     excess: int
     slack_worth: int
@@ -369,12 +200,12 @@ def _shared(market: SharedCapacity) -> tuple[SharedCapacity, npt.NDArray[np.bool
 
 
 def _evaluate(
-    lives: Sequence[_Life],
+    lives: Sequence[LaidLife],
     market: SharedCapacity,
-    prices: _Prices,
+    prices: PerInstance,
     priced: npt.NDArray[np.bool_],
 ) -> _Found:
-    used = _Prices.none(market)
+    used = PerInstance.none(market)
     worth = []
     all_exact = True
     for life in lives:
@@ -409,9 +240,9 @@ def _evaluate(
 
 def _attained(
     jobs: Sequence[MovingJob],
-    lives: Sequence[_Life],
+    lives: Sequence[LaidLife],
     market: SharedCapacity,
-    prices: _Prices,
+    prices: PerInstance,
     priced: npt.NDArray[np.bool_],
 ) -> int:
     """What a joint schedule earns: each job takes its best life of what those before it left.
@@ -438,7 +269,7 @@ def _attained(
             value, exact, offering, held = lives[j].best(charged, left)
             if not (exact and lives[j].lossless):
                 return 0
-            used = _Prices.none(market)
+            used = PerInstance.none(market)
             lives[j].count(offering, held, used)
             total += value + int((used.spot * charged.spot).sum())
             total += int((used.on_demand * charged.on_demand).sum())
@@ -453,7 +284,7 @@ class _Descent:
 
     def __init__(
         self,
-        lives: Sequence[_Life],
+        lives: Sequence[LaidLife],
         market: SharedCapacity,
         priced: npt.NDArray[np.bool_],
         blocks: int,
@@ -470,7 +301,7 @@ class _Descent:
         self._stock = np.zeros(market.spot.shape)
         self._passes = 0
 
-    def go_on(self) -> _Prices:
+    def go_on(self) -> PerInstance:
         """Pass over all jobs once; the mean of the prices on the way."""
         self._passes += 1
         step = _STEP / self._passes
@@ -478,7 +309,7 @@ class _Descent:
         spot_sum, stock_sum = np.zeros_like(self._spot), np.zeros_like(self._stock)
         for block in self._blocks:
             prices = _whole(self._spot, self._stock)
-            used = _Prices.none(self._market)
+            used = PerInstance.none(self._market)
             for life in block:
                 _, _, offering, held = life.best(prices)
                 life.count(offering, held, used)
@@ -493,8 +324,8 @@ class _Descent:
 
 def _whole(
     spot: FloatArray | IntArray, stock: FloatArray | IntArray, share: float = 1.0
-) -> _Prices:
+) -> PerInstance:
     """Whole prices, a share of these, rounded down."""
-    return _Prices(
+    return PerInstance(
         np.floor(spot * share).astype(np.int64), np.floor(stock * share).astype(np.int64)
     )

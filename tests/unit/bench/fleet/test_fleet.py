@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -19,9 +20,12 @@ from spotline.bench.fleet.slot_times import wide_market
 from spotline.contracts.errors import ContractError
 from spotline.domain.jobs.job import DeadlineKind
 from spotline.domain.market.market import OBSERVED
+from spotline.domain.market.prior_laws import shipped_card
+from spotline.domain.units import NS_PER_S, ns_from_rfc3339
 from spotline.replay.closed_loop import course_unforecast
 
 NOWHERE = Path("nowhere")
+DATA = Path(os.environ.get("SPOTLINE_DATA", "../shared/data"))
 
 
 @pytest.fixture(scope="module")
@@ -71,6 +75,24 @@ def test_a_wrong_cell_says_which_part_is_wrong(text: str, part: str) -> None:
 def test_absent_data_is_said_plainly() -> None:
     with pytest.raises(ContractError, match="SPOTLINE_DATA"):
         fleet_market("h100", NOWHERE, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "part", "began"),
+    [
+        ("h100", "h100_counts", "2025-10-04T00:10:00Z"),
+        ("nine-zones", "availability/1-node", "2023-02-15T22:08:16Z"),
+    ],
+)
+def test_nothing_that_is_reported_went_into_the_priors(name: str, part: str, began: str) -> None:
+    if not (DATA / "spot-skynomad").is_dir():
+        pytest.skip(f"no recorded data in {DATA}; SPOTLINE_DATA says where it is")
+    sources = [source for source in shipped_card()["sources"] if part in source["file"]]
+    assert sources
+    used_s = max(source["slots_used"][1] * source["slot_s"] for source in sources)
+    found = fleet_market(name, DATA, 1)
+    reported_ns = int(found.market.slot_starts_ns()[found.half])
+    assert reported_ns >= ns_from_rfc3339(began) + used_s * NS_PER_S
 
 
 # --- crowds -----------------------------------------------------------------------------------

@@ -21,12 +21,8 @@ from spotline.domain.jobs.migration import (
 )
 from spotline.domain.jobs.program import Holding, JobProgram
 from spotline.domain.policies.replay import SlotRecord, clairvoyant_optimum
-from spotline.domain.solvers.joint_bound import (
-    MovingJob,
-    SharedCapacity,
-    bound_at,
-    joint_bound,
-)
+from spotline.domain.solvers.joint_bound import bound_at, joint_bound
+from spotline.domain.solvers.moving_job import MovingJob, SharedCapacity
 from spotline.domain.units import cost_micro_usd
 
 SLOT_S = 1800
