@@ -143,7 +143,8 @@ class SelectorState:
     limit of its own or of its tenant did.
     `spend` is what was spent by slot, tenant and capacity type, `launched` when how many instances
     were asked for; both only as far back, and only where, limits need them.
-    `mode` is how far decisions of the log reach.
+    `mode` is how far decisions of the log reach. `announced` are the ids of shared tables that were
+    built once.
     `heard` is the slot as it was opened, `opened` the same with the quotes that it lacked.
     """
 
@@ -151,6 +152,7 @@ class SelectorState:
     trust: ForecastTrust
     competing: bool = True
     shared_tables: bool = False
+    announced: set[str] = field(default_factory=set)
     mode: Mode = Mode.LIVE
     offerings: dict[str, Offering] = field(default_factory=dict)
     slot: int = -1
