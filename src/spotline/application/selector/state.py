@@ -22,7 +22,7 @@ from spotline.domain.limits.breaker import Breaker
 from spotline.domain.limits.freezes import Freezes
 from spotline.domain.limits.spend_book import SpendBook
 from spotline.domain.limits.spending import Spending, SpentIn, spending_of
-from spotline.domain.market.law import StateSpace, run_states
+from spotline.domain.market.law import StateSpace, last_run_state
 from spotline.domain.market.named_law import NamedLaw
 from spotline.domain.market.offering import CapacityType, Offering
 from spotline.domain.market.stock import stock_terms
@@ -272,7 +272,7 @@ class SelectorState:
         """Where an offering's spot is in the open slot, on the states of a law."""
         counts = self.counts.get(offering_id, [])
         # An unknown count is taken for plenty, as planners do.
-        return int(run_states(space, counts)[-1]) if counts else space.run_states - 1
+        return last_run_state(space, counts) if counts else space.run_states - 1
 
     def on_demand_stock(self, job: Job, offering_id: str) -> tuple[int, int]:
         """A job's `reserve_slots` and `rescue_instances` on an offering, by its recent stock."""
