@@ -6,7 +6,6 @@ python -m tools.document_access --check    exit 1 where it is not as written
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from spotline.contracts.access import (
     Reach,
     Role,
 )
+from tools.documented import write_or_check
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "access.md"
 _PACKAGE = "/spotline.api.v1."
@@ -78,14 +78,7 @@ def _row(action: Action) -> str:
 
 def main() -> int:
     """Write or check the page."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--check", action="store_true", help="change nothing")
-    arguments = parser.parse_args()
-    expected = page()
-    if arguments.check:
-        return int(not DOCUMENT.exists() or DOCUMENT.read_text(encoding="utf-8") != expected)
-    DOCUMENT.write_text(expected, encoding="utf-8")
-    return 0
+    return write_or_check(DOCUMENT, lambda _: page(), str(__doc__))
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ python -m tools.document_bad_input --check    exit 1 where it is not as written
 
 from __future__ import annotations
 
-import argparse
 import json
 import shlex
 from collections.abc import Sequence
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.samples.bad_input import Case, Group, groups
+from tools.documented import write_or_check
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "bad-input.md"
 _MOST_LINES = 12
@@ -139,14 +139,7 @@ def _escaped(line: str, *, code: bool) -> str:
 
 def main() -> int:
     """Write or check the page."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--check", action="store_true", help="change nothing")
-    arguments = parser.parse_args()
-    expected = page(list(groups()))
-    if arguments.check:
-        return int(not DOCUMENT.exists() or DOCUMENT.read_text(encoding="utf-8") != expected)
-    DOCUMENT.write_text(expected, encoding="utf-8")
-    return 0
+    return write_or_check(DOCUMENT, lambda _: page(list(groups())), str(__doc__))
 
 
 if __name__ == "__main__":

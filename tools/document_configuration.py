@@ -6,13 +6,13 @@ python -m tools.document_configuration --check    exit 1 where they are not as w
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 from typing import Any
 
 from spotline.adapters.files.spotline_yaml.parts import as_text, keys
 from spotline.cli.config import options_of_up
 from spotline.runtime.settings import PREFIX
+from tools.documented import with_table, write_or_check
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "configuration.md"
 _HEAD = (
@@ -42,33 +42,13 @@ def _default(option: Any) -> str:
 
 
 def documented(text: str) -> str:
-    """The document with its table as it should be.
-
-    Raises
-    ------
-    ValueError
-        There is no table of keys in it.
-    """
-    before, head, after = text.partition(_HEAD)
-    if not head:
-        raise ValueError(f"{DOCUMENT} must hold a table that begins with {_HEAD!r}")
-    rest = after.splitlines(keepends=True)
-    while rest and rest[0].startswith("|"):
-        rest.pop(0)
-    return before + table() + "".join(rest)
+    """The document with its table as it should be; `ValueError` where it has none."""
+    return with_table(text, _HEAD, table(), DOCUMENT)
 
 
 def main() -> int:
     """Write or check the tables."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--check", action="store_true", help="change nothing")
-    arguments = parser.parse_args()
-    text = DOCUMENT.read_text(encoding="utf-8")
-    expected = documented(text)
-    if arguments.check:
-        return int(text != expected)
-    DOCUMENT.write_text(expected, encoding="utf-8")
-    return 0
+    return write_or_check(DOCUMENT, documented, str(__doc__))
 
 
 if __name__ == "__main__":

@@ -12,7 +12,8 @@ from spotline.application.allocation.on_demand_quote import DEFAULT_QUOTE_MARGIN
 from spotline.application.allocator.gang_facts import AgentTimes
 from spotline.application.selector.state import SelectorOptions
 from spotline.bootstrap.agents import AgentsAt
-from spotline.bootstrap.explaining import SELECTOR_VARIABLES, SERVED, limited_by_default
+from spotline.bootstrap.clouds import SIMULATED
+from spotline.bootstrap.explaining import SELECTOR_VARIABLES, SERVED, CloudName, served_options
 from spotline.contracts.limits import CallerLimits
 from spotline.runtime.settings import OptionVariables, ServiceSettings
 
@@ -28,11 +29,13 @@ class AllocatorSettings(ServiceSettings):
     (a folder with REGION.pem) prove. A job that
     states no value is worth, and may cost, (1 + `quote_margin`) x its on-demand quote.
     `market_s_per_s` are market seconds in a second of wall time, as the market is replayed.
+    `cloud` is the actuator's, as the selector has it, and
     `selector` are the options of the selector that decides, by the names that it has for them: what
     is expected of jobs follows them, and decisions are explained with them. With `outlooks` that is
     worked out for every job. `callers` is how much it takes from them at a time, each by its own name.
     """
 
+    cloud: CloudName = SIMULATED
     allocator_address: str = "127.0.0.1:7070"
     configurator_address: str = ""
     await_admission: bool = True
@@ -46,9 +49,9 @@ class AllocatorSettings(ServiceSettings):
     market_s_per_s: float = Field(default=1.0, gt=0, allow_inf_nan=False)
     outlooks: bool = True
     callers: Annotated[CallerLimits, OptionVariables()] = CallerLimits()
-    selector: Annotated[
-        SelectorOptions, SELECTOR_VARIABLES, BeforeValidator(limited_by_default)
-    ] = SERVED
+    selector: Annotated[SelectorOptions, SELECTOR_VARIABLES, BeforeValidator(served_options)] = (
+        Field(default=SERVED, validate_default=True)
+    )
 
     def agents(self) -> AgentsAt | None:
         """Where agents dial in, None for nowhere; `ConfigError` where that cannot be."""

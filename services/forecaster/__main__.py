@@ -16,7 +16,9 @@ async def serve(settings: ForecasterSettings, bus: BusAddress, hooks: PartHooks)
         bus,
         forecaster=settings.forecaster,
         horizon_slots=settings.horizon_slots,
+        priors=settings.priors,
         hooks=hooks,
+        watch_laws=settings.watch_laws,
     )
 
 

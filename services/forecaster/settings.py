@@ -9,7 +9,13 @@ from spotline.runtime.settings import ServiceSettings
 
 
 class ForecasterSettings(ServiceSettings):
-    """`SPOTLINE_*` of the forecaster; `forecaster` is a name of the registry."""
+    """`SPOTLINE_*` of the forecaster; `forecaster` is a name of the registry.
+
+    `watch_laws`: what a market did before its law changed is forgotten.
+    With `priors` laws are drawn towards those in the wheel until the market has shown its own.
+    """
 
     forecaster: str = DEFAULT_FORECASTER
     horizon_slots: int = Field(default=12, ge=1, le=96)
+    watch_laws: bool = True
+    priors: bool = True

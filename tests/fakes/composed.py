@@ -73,7 +73,9 @@ class Composed:
 
     def start_forecaster(self, name: str = "persistence") -> None:
         """Start the real forecaster service."""
-        work = serve_forecaster(self.bus, forecaster=name, horizon_slots=6, hooks=PartHooks())
+        work = serve_forecaster(
+            self.bus, forecaster=name, horizon_slots=6, priors=False, hooks=PartHooks()
+        )
         self.tasks["forecaster"] = self.group.create_task(work)
 
     def start_handler(self, service: str, handler: Handler[object]) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from spotline.application.allocation.allocate import program_of
+from spotline.application.allocation.tasks import program_of
 from spotline.application.allocator.handler import JobsHandler
 from spotline.application.configurator.monitoring import MONITORED, MonitoringState, fold, follows
 from spotline.application.market_ingest.handler import IngestHandler, IngestOptions

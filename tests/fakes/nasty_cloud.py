@@ -12,6 +12,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from spotline.application.cloud_actuator.listings import PartialListing
 from spotline.application.cloud_actuator.messages import Moment
 from spotline.application.cloud_actuator.ports import (
     CloudEvent,
@@ -79,7 +80,10 @@ class Truth:
 
 @dataclass
 class NastyCloud:
-    """Implements `CloudProvider`; `now_ns` is its clock and the actuator's."""
+    """Implements `CloudProvider`; `now_ns` is its clock and the actuator's.
+
+    Of `silent` offerings it shows nothing. The next `scripted` refusal comes after the work was done where `works_before_failing`.
+    """
 
     seed: int
     nasty: Nastiness = field(default_factory=Nastiness)
@@ -92,6 +96,8 @@ class NastyCloud:
     epoch: int = 0
     scripted: list[Refusal | Exception] = field(default_factory=list)
     lose_answers: int = 0
+    works_before_failing: bool = False
+    silent: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         self._random = random.Random(self.seed)
@@ -154,6 +160,10 @@ class NastyCloud:
         if self.scripted:
             self.launches.append(request)
             word = self.scripted.pop(0)
+            if self.works_before_failing:
+                self.works_before_failing = False
+                for index in range(request.instances):
+                    self._start(request, index)
             if isinstance(word, Refusal):
                 self.refusals.append((request, word))
                 return Grant(instances=(), refusal=word)
@@ -196,7 +206,7 @@ class NastyCloud:
     async def list(self, owner_name: str) -> Sequence[Instance]:
         shown = []
         for truth in self.truths.values():
-            if self.now_ns < truth.shown_ns:
+            if self.now_ns < truth.shown_ns or truth.instance.offering_id in self.silent:
                 continue
             if not truth.hidden and self._hits(self.nasty.hidden_once):
                 truth.hidden = True
@@ -211,7 +221,7 @@ class NastyCloud:
             ready = self.now_ns >= truth.instance.ready_ns
             state = InstanceState.RUNNING if ready else InstanceState.PENDING
             shown.append(replace(truth.instance, state=state))
-        return tuple(shown)
+        return PartialListing(shown, self.silent) if self.silent else tuple(shown)
 
     async def events(self, token: str, at: Moment) -> Sequence[CloudEvent]:
         if token not in self._takings:

@@ -21,7 +21,8 @@ from spotline.domain.events.capacity import RefusalClass
 class TrialAccount:
     """What AWS holds; `opened` opens the adapter on it, as a trial does.
 
-    `shown_after` looks pass before a launch is shown; `stuck` instances never end.
+    `shown_after` looks pass before a launch is shown; `stuck` instances never end. Where it `answers` not, nobody hears what a launch did. Processes named in `blind_to`
+    have lost their rights: they are shown nothing, as an adapter is that never saw anything.
     """
 
     def __init__(self, *, shown_after: int = 0) -> None:
@@ -31,15 +32,17 @@ class TrialAccount:
         self.refusal: Refusal | None = None
         self.forgets_tokens = False
         self.answers_all = False
+        self.answers = True
         self.stuck = False
         self.silent = 0
+        self.blind_to: tuple[str, ...] = ()
         self.noticed: list[str] = []
         self.open = 0
         self.launched = asyncio.Event()
 
     def opened(self, name: str, losing: str) -> TrialProcess:
         self.open += 1
-        return TrialProcess(self, losing)
+        return TrialProcess(self, losing, blind=name in self.blind_to)
 
     @property
     def alive(self) -> list[str]:
@@ -55,8 +58,8 @@ class TrialProcess:
 
     notice_lead_s = 120
 
-    def __init__(self, account: TrialAccount, losing: str) -> None:
-        self._account, self._losing = account, losing
+    def __init__(self, account: TrialAccount, losing: str, *, blind: bool) -> None:
+        self._account, self._losing, self._blind = account, losing, blind
 
     async def launch(self, request: LaunchRequest) -> Grant:
         account = self._account
@@ -77,6 +80,8 @@ class TrialProcess:
             account.instances[instance.instance_id] = instance
             known = [instance]
             account.launched.set()
+        if not account.answers:
+            await asyncio.Event().wait()
         if self._losing and not account.answers_all:
             self._losing = ""
             raise UnknownOutcome("aws", request.token, "dropped")
@@ -95,6 +100,8 @@ class TrialProcess:
         if account.silent:
             account.silent -= 1
             raise ProviderUnavailable("aws does not answer")
+        if self._blind:
+            return ()
         shown = []
         for instance in account.instances.values():
             looks = account.looks.get(instance.instance_id, 0)

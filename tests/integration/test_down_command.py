@@ -24,7 +24,7 @@ SPOTLINE = (sys.executable, "-c", "from spotline.cli.main import app; app()")
 JOB = {
     "tenant": "research",
     "work": {"amount": 400, "unit": "instance_hours"},
-    "deadline": {"soft": "2027-03-03T18:00:00Z", "worthless_after": "2028-03-03T18:00:00Z"},
+    "deadline": {"soft": "2026-02-15T18:00:00Z", "worthless_after": "2026-03-01T18:00:00Z"},
     "value_usd": 90000,
     "instances": {"min": 2, "max": 2},
     "throughput": {"*": {"alpha_per_hour": 1}},

@@ -294,8 +294,10 @@ def test_commands_say_what_they_need(rehearsal, tmp_path):
             f"--report={tmp_path / 'report.json'}",
         ],
     )
-    unknown = run(app, ["cloud", "certify", "aws", config, "--max-usd=5", "--offering=x"])
+    begun = [*("cloud", "certify", "aws", config, "--max-usd=5"), f"--report={tmp_path / 'r.json'}"]
+    unknown = run(app, [*begun, "--offering=x"])
 
+    assert [*tmp_path.glob("r*.json")] == []
     assert [each.exit_code for each in (without, unpriced, other, dear, unknown)] == [2] * 5
     assert "clouds.aws: expected its accounts and offerings" in without.stderr
     assert "--max-usd: expected what it may cost" in unpriced.stderr

@@ -118,6 +118,10 @@ async def test_a_floor_beyond_the_end_of_the_log_is_an_error_that_says_so(tmp_pa
             await stream.subscribe("toy", [INPUTS])
 
 
+async def place_incarnation(stream):
+    return (await stream.facts(["toy"])).places["toy"].incarnation
+
+
 async def test_what_is_stored_after_a_cut_is_handled_from_its_first_entry_on(tmp_path):
     before = await cut(tmp_path)
 
@@ -125,7 +129,9 @@ async def test_what_is_stored_after_a_cut_is_handled_from_its_first_entry_on(tmp
         ((seq, begun),) = await marks(stream)
         assert (begun.incarnation, seq < before) == (2, True)
         assert begun.last_seq_before <= before
+        assert await place_incarnation(stream) == 1
         async with running(stream) as host:
+            assert await place_incarnation(stream) == 2
             decided = host.state.decided
             await stream.publish([envelope(overdue(100), event_id="in-100")])
             await eventually(lambda: host.state.decided > decided)

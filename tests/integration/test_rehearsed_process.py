@@ -11,6 +11,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import boto3
@@ -217,8 +218,50 @@ def test_rights_and_failures_are_scripted(standing, ec2):
 
 
 @pytest.mark.parametrize(
+    ("effect", "dropped", "launched"),
+    [("before", True, 0), ("before", False, 1), ("after", True, 1)],
+)
+def test_a_call_stands_still_until_it_is_let_go(standing, ec2, effect, dropped, launched):
+    there = len(standing.get("state")["instances"])
+    came = standing.get("state")["came"].get("CreateFleet", 0)
+    standing.post("hold", operation="CreateFleet", effect=effect)
+    with ThreadPoolExecutor(1) as threads:
+        asked = threads.submit(fleet, ec2, 1, f"held-{effect}-{dropped}")
+        while not (state := standing.get("state"))["held"]:
+            assert not asked.done()
+        during = len(state["instances"]) - there
+        released = standing.post("release", dropped=dropped)
+        if dropped:
+            with pytest.raises(ConnectionClosedError):
+                asked.result()
+        else:
+            assert len(ids(asked.result())) == 1
+
+    after = standing.get("state")
+    assert (during, released) == (int(effect == "after"), {"released": 1})
+    assert len(after["instances"]) - there == launched
+    assert (after["held"], after["came"]["CreateFleet"]) == ([], came + 1)
+
+
+def test_the_call_after_so_many_others_is_held(standing, ec2):
+    standing.post("hold", operation="Describe*", skip=1)
+    ec2.describe_tags()
+    assert standing.get("state")["held"] == []
+    with ThreadPoolExecutor(1) as threads:
+        asked = threads.submit(ec2.describe_tags)
+        while not (held := standing.get("state")["held"]):
+            assert not asked.done()
+        standing.post("release")
+        assert (held, "Tags" in asked.result()) == (["DescribeTags"], True)
+
+
+@pytest.mark.parametrize(
     ("command", "said", "error"),
     [
+        ("hold", {"operation": ""}, "operation must not be empty"),
+        ("hold", {"operation": "x", "skip": -1}, "skip must be >= 0"),
+        ("hold", {"operation": "x", "effect": "never"}, "effect must be"),
+        ("release", {"dropped": 1}, "dropped must be bool"),
         ("interrupt", {"instance_id": "i-0"}, "instance_id must be of an instance"),
         ("fail", {"operation": "x"}, "code must be given"),
         ("fail", {"operation": "x", "code": "y", "times": "2"}, "times must be int"),

@@ -19,7 +19,7 @@ from spotline.adapters.identity.shown import ServerIdentity
 from spotline.application.identity.grants import RoleGrant
 from spotline.contracts.access import Role
 from spotline.contracts.errors import ConfigError
-from tests.eventually import PATIENCE_S
+from tests.eventually import PATIENCE_S, eventually
 from tests.fakes.allocator import FakeJobsHost, market_opened
 
 pytestmark = pytest.mark.integration
@@ -49,8 +49,8 @@ def server_of(folder, address="127.0.0.1:0"):
 
 
 @asynccontextmanager
-async def attended(folder):
-    server = server_of(folder)
+async def attended(folder, server=None):
+    server = server or server_of(folder)
     address = await server.start()
     try:
         async with asyncio.TaskGroup() as tasks:
@@ -86,6 +86,17 @@ async def test_a_rotation_is_shown_while_calls_go_on(folder):
                 assert (await client.who_am_i()).role is Role.VIEWER
         for _ in range(20):
             assert (await client.who_am_i()).role is Role.VIEWER
+
+
+async def test_servers_of_before_are_let_go_of(folder):
+    server = server_of(folder)
+    async with attended(folder, server):
+        for _ in range(2):
+            before = server._shown
+            folder.authority.rotate()
+            await eventually(lambda before=before: server._shown != before)
+
+        await eventually(lambda: not server._leaving)
 
 
 async def test_a_port_on_which_another_listens_is_refused(folder):

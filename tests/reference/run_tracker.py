@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from spotline.bench.run_law import FloatArray, LawMix
+from spotline.domain.market.run_law import FloatArray, LawMix
 
 
 class RunTracker:

@@ -17,6 +17,7 @@ from spotline.adapters.eventlog.manifest import environment
 from spotline.cli import replay as replay_command
 from spotline.contracts.build import event_of
 from spotline.domain.decision_version import DECISION_VERSION
+from spotline.domain.events.agreement import IncarnationBegun
 from spotline.domain.events.allocation import AllocationAnswered, AllocationDecided
 from spotline.domain.events.capacity import CapacityReported, SlotDecided
 from spotline.domain.events.forecast import ForecastIssued
@@ -27,6 +28,7 @@ from spotline.domain.jobs.lot import Lot
 from spotline.replay.divergence import DIVERGED, SAME, UNREADABLE, field_differences
 from spotline.replay.handlers import handlers_of
 from spotline.replay.verify import verify
+from tests.fakes.events import envelope
 from tests.fakes.recorded_run import SETTINGS, altered, manifest_of, small_run, write_log
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -345,3 +347,32 @@ def test_decisions_do_not_depend_on_the_hash_seed():
 
     assert len(set(said)) == 1
     assert said[0].startswith("0 ")
+
+
+def in_place_of(log, place, event, source):
+    """The log with an entry of somebody instead of the one there."""
+    put = envelope(event, source=source, event_id="begun")
+    there = log[place]
+    changed = replace(there, subject=put.subject, headers=put.headers(), payload=put.payload)
+    return [*log[:place], changed, *log[place + 1 :]]
+
+
+@pytest.mark.parametrize(
+    ("source", "incarnation", "excused"),
+    [("store", 2, True), ("store", 1, False), ("selector", 2, False)],
+)
+def test_what_is_missing_is_excused_where_the_store_says_that_the_log_was_cut(
+    log, source, incarnation, excused
+):
+    missing = places(log, ForecastIssued)[5]
+    begun = IncarnationBegun(
+        installation_id="0" * 32,
+        incarnation=incarnation,
+        last_seq_before=missing + 1,
+        detail="cut",
+    )
+
+    report = verified(in_place_of(log, missing, begun, source), log, most=1000)
+
+    of_forecasts = [one for one in report.divergences if one.handler == "forecaster"]
+    assert (of_forecasts == []) == excused

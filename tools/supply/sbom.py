@@ -21,9 +21,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from cyclonedx.schema import SchemaVersion
-from cyclonedx.validation.json import JsonStrictValidator
-
 from spotline import __version__
 from tools.supply.images import ROOT, Described, Image, table, used
 
@@ -245,6 +242,10 @@ def valid(document: Json) -> str:
     refs = [component["bom-ref"] for component in document["components"]]
     if len(set(refs)) != len(refs):
         raise SbomError("two components have one bom-ref")
+    # Here, not above: it builds a grammar of addresses for a second as it is imported.
+    from cyclonedx.schema import SchemaVersion
+    from cyclonedx.validation.json import JsonStrictValidator
+
     error = JsonStrictValidator(SchemaVersion.from_version(SPEC)).validate_str(text)
     if error is not None:
         raise SbomError(f"not CycloneDX {SPEC}: {error}")

@@ -462,6 +462,11 @@ def _settings_of(
         return read_cloud_settings(name, kind, environ, former_prefix=former, stated=stated)
 
 
+def follows_market(name: str) -> bool:
+    """Whether a cloud's own market is followed while it goes on; `ConfigError` where there is none."""
+    return _plugin(name).live is not None
+
+
 def examined_cloud(name: str) -> CloudPlugin[Any]:
     """A cloud that can be examined and certified.
 

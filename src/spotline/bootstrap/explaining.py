@@ -7,15 +7,21 @@ import os
 import threading
 from collections.abc import AsyncIterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Annotated
+
+from pydantic import AfterValidator, ValidationInfo
 
 from spotline.adapters.nats.stream import NatsEventStream
 from spotline.application.explaining.messages import DecisionExplanation, DecisionQuery
 from spotline.application.explaining.ports import ExplainerBusy
 from spotline.application.selector.state import SelectorOptions
+from spotline.bootstrap.clouds import SIMULATED, follows_market
 from spotline.bootstrap.parts import BusAddress, open_stream
 from spotline.contracts.envelope import StoredEntry
-from spotline.contracts.errors import ProviderUnavailable
+from spotline.contracts.errors import ConfigError, ProviderUnavailable
 from spotline.domain.limits.spending import DEFAULT_SPENDING
+from spotline.domain.selection.prior import shipped_weights
 from spotline.replay.explain import Entries, LogExplainer
 from spotline.runtime.settings import OptionVariables
 
@@ -28,21 +34,44 @@ SELECTOR_VARIABLES = OptionVariables(
 """How a service's environment states the selector's options."""
 
 
-def limited_by_default(stated: object) -> object:
-    """The options that an environment states, with limits and shared tables unless it says not."""
-    return (
-        {
-            "limits": True,
-            "spending": DEFAULT_SPENDING.to_json(),
-            "shared_tables": True,
-            **stated,
-        }
-        if isinstance(stated, Mapping)
-        else stated
-    )
+def _known_cloud(name: str) -> str:
+    try:
+        follows_market(name)
+    except ConfigError as error:
+        raise ValueError(str(error)) from error
+    return name
 
 
-SERVED = SelectorOptions(limits=True, spending=DEFAULT_SPENDING.to_json(), shared_tables=True)
+CloudName = Annotated[str, AfterValidator(_known_cloud)]
+"""The name of a cloud that is installed."""
+
+
+def served_options(stated: object, info: ValidationInfo) -> object:
+    """The options that an environment states, by default with all that a service has.
+
+    That is limits, prior weights and shared tables. A live market shows no counts: a deadline does not count on spot there.
+    """
+    firm = not follows_market(info.data.get("cloud", SIMULATED))
+    if isinstance(stated, SelectorOptions):
+        return stated if firm else replace(stated, spot_firm=False)
+    if not isinstance(stated, Mapping):
+        return stated
+    by_default = {
+        "limits": True,
+        "spending": DEFAULT_SPENDING.to_json(),
+        "spot_firm": firm,
+        "warm_start": shipped_weights(),
+        "shared_tables": True,
+    }
+    return {**by_default, **stated}
+
+
+SERVED = SelectorOptions(
+    limits=True,
+    spending=DEFAULT_SPENDING.to_json(),
+    warm_start=shipped_weights(),
+    shared_tables=True,
+)
 """The options of a service whose environment states none: money has limits by default."""
 
 # Entries are asked of the broker in portions: between two of them the thread can be stopped.

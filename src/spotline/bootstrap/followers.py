@@ -157,12 +157,23 @@ def _doubted(state: IngestState) -> Readings:
 
 
 async def serve_forecaster(
-    bus: BusAddress, *, forecaster: str, horizon_slots: int, hooks: PartHooks
+    bus: BusAddress,
+    *,
+    forecaster: str,
+    horizon_slots: int,
+    hooks: PartHooks,
+    watch_laws: bool = True,
+    priors: bool = False,
 ) -> None:
-    """Forecast every slot."""
+    """Forecast every slot.
+
+    With `watch_laws` what was before a market's law changed is forgotten; with `priors` laws are
+    drawn towards those in the wheel.
+    """
     # River takes a second to import; only this service needs it.
     from spotline.application.forecaster.handler import ForecastHandler, ForecastStateCodec
     from spotline.domain.forecasting.registry import forecaster_factory
+    from spotline.domain.market.prior_laws import NO_PRIORS, shipped_priors
 
     factory = forecaster_factory(forecaster)
     async with open_stream(bus, name="forecaster") as (connection, stream):
@@ -170,10 +181,15 @@ async def serve_forecaster(
         hooks.probe("forecaster", lambda now_s: [snapshot(saving.trouble.failing, now_s)])
         snapshots = Snapshots(
             store=SnapshotsOfLog(saving, stream),
-            codec=ForecastStateCodec(factory, horizon_slots=horizon_slots),
+            codec=ForecastStateCodec(factory, horizon_slots=horizon_slots, watch_laws=watch_laws),
         )
         host = ServiceHost(
-            ForecastHandler(factory, horizon_slots=horizon_slots),
+            ForecastHandler(
+                factory,
+                horizon_slots=horizon_slots,
+                watch_laws=watch_laws,
+                priors=shipped_priors() if priors else NO_PRIORS,
+            ),
             stream,
             snapshots=snapshots,
             on_applied=hooks.on_applied,

@@ -65,6 +65,7 @@ from spotline.domain.market.grid import AnyMarket
 from spotline.domain.market.live_market import LiveMarket
 from spotline.domain.market.market import Market
 from spotline.domain.market.notice import sold_by
+from spotline.domain.market.prior_laws import shipped_priors
 from spotline.domain.modes import Mode
 from spotline.domain.placement.geography import Geography
 from spotline.runtime.broker import EmbeddedBroker
@@ -119,6 +120,8 @@ class SystemOptions:
     statistics: StatisticsOptions = field(default_factory=StatisticsOptions)
     forecaster: str = DEFAULT_FORECASTER
     horizon_slots: int = 6
+    watch_laws: bool = True
+    priors: bool = False
     ingest: IngestOptions = field(default_factory=IngestOptions)
     selector: SelectorOptions = field(default_factory=SelectorOptions)
     cloud: ChosenCloud = field(default_factory=chosen_cloud)
@@ -196,7 +199,12 @@ class SystemOptions:
                 "geography_sha256": _sha256(self.geography),
                 **(self.feeds.described() if self.feeds.feeds else {}),
             },
-            "forecaster": {"forecaster": self.forecaster, "horizon_slots": self.horizon_slots},
+            "forecaster": {
+                "forecaster": self.forecaster,
+                "horizon_slots": self.horizon_slots,
+                "watch_laws": self.watch_laws,
+                "priors_sha256": shipped_priors().sha256 if self.priors else "",
+            },
             "selector": asdict(self.selector),
             "allocator": {"allocate_timeout_s": self.allocate_timeout_s},
             "configurator": {
@@ -452,7 +460,11 @@ def _start_followers(services: _Services, options: SystemOptions, traded: _Trade
     services.start(
         "forecaster",
         partial(
-            serve_forecaster, forecaster=options.forecaster, horizon_slots=options.horizon_slots
+            serve_forecaster,
+            forecaster=options.forecaster,
+            horizon_slots=options.horizon_slots,
+            watch_laws=options.watch_laws,
+            priors=options.priors,
         ),
     )
     services.start(

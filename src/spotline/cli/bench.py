@@ -10,11 +10,13 @@ import typer
 from spotline.bench.cant_be_late.command import cant_be_late
 from spotline.bench.decision.command import decision
 from spotline.bench.faults.command import faults
+from spotline.bench.fleet.command import fleet
 from spotline.bench.forecast.command import forecast
 from spotline.bench.knowledge.command import knowledge
 from spotline.bench.placement.command import placement
 from spotline.bench.quality.command import quality
 from spotline.bench.quote.command import quote
+from spotline.bench.skynomad.command import skynomad
 from spotline.bench.stream.command import stream
 from spotline.cli.failures import explained
 from spotline.cli.identity_bench import identity
@@ -29,10 +31,12 @@ _COMMANDS: Mapping[str, Callable[..., None]] = MappingProxyType(
         "cant-be-late": cant_be_late,
         "decision": decision,
         "faults": faults,
+        "fleet": fleet,
         "forecast": forecast,
         "identity": identity,
         "knowledge": knowledge,
         "placement": placement,
+        "skynomad": skynomad,
         "slot": slot,
         "stream": stream,
     }
@@ -46,7 +50,7 @@ def register(app: typer.Typer) -> None:
 
 @bench_app.callback()
 def root() -> None:
-    """Measure decisions: their quality, their speed, quotes, forecasts, configuration knowledge, placement, streams; what identity costs; and what faults do."""
+    """Measure decisions: their quality, their speed, those of whole fleets, quotes, forecasts, configuration knowledge, placement, streams; what identity costs; and what faults do."""
 
 
 for _name, _command in _COMMANDS.items():

@@ -187,9 +187,15 @@ def certify(
             lease_s=lease,
             interruption_role=interruption_role,
         )
+        was_there = report.exists()
         with writable(report):
             report.touch()
-        checks = _certified(plugin, settings, plan, report, as_json=as_json)
+        try:
+            checks = _certified(plugin, settings, plan, report, as_json=as_json)
+        finally:
+            if not was_there and not report.stat().st_size:
+                # Nothing was begun: there is nothing to report.
+                report.unlink()
     raise typer.Exit(_exit_code(checks))
 
 

@@ -11,6 +11,7 @@ import typer
 
 from spotline.cli.doubts import PriceSanity, without_pause
 from spotline.cli.identities import AskIdentity, asked_identity
+from spotline.cli.priors import Priors, WarmStart
 from spotline.cli.tables import print_line
 
 if TYPE_CHECKING:
@@ -58,10 +59,8 @@ def demo(
         str, typer.Option(envvar="SPOTLINE_NATS_URL", help="An external NATS; embedded by default.")
     ] = "",
     forecaster: Annotated[str, typer.Option(help="Forecaster by name; empty: the default.")] = "",
-    warm_start: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Weights to start with, from --save-weights."),
-    ] = None,
+    warm_start: WarmStart = None,
+    priors: Priors = True,
     price_sanity: PriceSanity = True,
     explain: Annotated[
         bool, typer.Option("--explain", help="Also show rules, weights, drafts and accounts.")
@@ -96,6 +95,7 @@ def demo(
             slot_s=slot,
             slots=slots,
             warm_start=warm_start,
+            priors=priors,
             identity=identity,
             fail=fail,
             slot_wall_s=slot_wall,
@@ -117,7 +117,8 @@ def demo(
         traded = demo_market(market, seed=seed, slot_s=slot, most_slots=slots)
         todo = demo_jobs(traded, jobs, seed)
         forecaster_factory(named := forecaster or DEFAULT_FORECASTER)
-        options = _options(traded, folder, warm_start, sanity=price_sanity, identity=identity)
+        begun = (warm_start, priors)
+        options = _options(traded, folder, begun, sanity=price_sanity, identity=identity)
         options = replace(options, nats_url=nats_url, forecaster=named)
     with beside_json(json_out):
         compile_once()
@@ -144,20 +145,27 @@ def demo(
 
 
 def _options(
-    market: Market, folder: Path, warm_start: Path | None, *, sanity: bool, identity: bool
+    market: Market,
+    folder: Path,
+    begun: tuple[Path | None, bool],
+    *,
+    sanity: bool,
+    identity: bool,
 ) -> SystemOptions:
-    from spotline.adapters.files.weights_file import read_weights
+    """How the demo's system runs; `begun` are a file of weights, and whether priors are wanted."""
+    from spotline.adapters.files.weights_file import weights_or_priors
     from spotline.application.selector.state import SelectorOptions
     from spotline.bootstrap.system import SystemOptions
 
     (store := folder / "store").mkdir(parents=True, exist_ok=True)
+    warm_start, priors = begun
+    weights = weights_or_priors(warm_start, priors=priors)
     return SystemOptions(
         market=market,
         store=store,
         ingest=without_pause(price_sanity=sanity),
-        selector=SelectorOptions(
-            warm_start=read_weights(warm_start), limits=True, shared_tables=True
-        ),
+        selector=SelectorOptions(warm_start=weights, limits=True, shared_tables=True),
+        priors=priors,
         outlooks=False,  # there is no time between its slots to look ahead
         identity=asked_identity(store, asked=identity),
     )

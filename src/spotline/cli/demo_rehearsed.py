@@ -32,6 +32,7 @@ class AskedRehearsal:
     slot_s: int
     slots: int
     warm_start: Path | None
+    priors: bool
     identity: bool
     fail: float
     slot_wall_s: float
@@ -86,7 +87,7 @@ def _check_cloud(name: str) -> None:
 def _rehearsing(asked: AskedRehearsal, folder: Path, run_id: str) -> Rehearsing:
     from dataclasses import replace
 
-    from spotline.adapters.files.weights_file import read_weights
+    from spotline.adapters.files.weights_file import weights_or_priors
     from spotline.application.selector.state import SelectorOptions
     from spotline.demo.rehearsed.run import Rehearsing
     from spotline.demo.setup import demo_market
@@ -95,7 +96,7 @@ def _rehearsing(asked: AskedRehearsal, folder: Path, run_id: str) -> Rehearsing:
     most = min(asked.slots, _MOST_SLOTS)
     market = demo_market(asked.market, seed=asked.seed, slot_s=asked.slot_s, most_slots=most)
     (store := folder / "store").mkdir(parents=True, exist_ok=True)
-    weights = read_weights(asked.warm_start)
+    weights = weights_or_priors(asked.warm_start, priors=asked.priors)
     return replace(
         Rehearsing(
             market=market,
@@ -106,6 +107,7 @@ def _rehearsing(asked: AskedRehearsal, folder: Path, run_id: str) -> Rehearsing:
             fail=asked.fail,
             slot_wall_s=asked.slot_wall_s,
             selector=SelectorOptions(warm_start=weights, limits=True, shared_tables=True),
+            priors=asked.priors,
         ),
         identity=asked_identity(store, asked=asked.identity),
     )

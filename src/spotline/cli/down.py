@@ -75,6 +75,13 @@ def down(
             return
         done = asyncio.run(release_store(store, chosen, patience_s=_PATIENCE_S))
     typer.echo(f"released {len(done.instance_ids)} instances")
+    if done.unheard:
+        print_line(
+            f"nobody knows what came of {len(done.unheard)} launches, which nothing shows: run it "
+            "again in five minutes",
+            err=True,
+            style="yellow",
+        )
     if done.still_there:
         fail(EXIT_REFUSED, f"still there: {', '.join(done.still_there)}", as_json=False)
 

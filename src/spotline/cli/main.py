@@ -51,6 +51,7 @@ COMMANDS = (
     "replay",
     "bench",
     "knowledge",
+    "priors",
     "lists",
     "version",
 )

@@ -23,6 +23,7 @@ from spotline.cli.doubts import ListPrices, PriceSanity, StaleAfter, judged
 from spotline.cli.identities import AskIdentity, IdentityHosts, Issuers, Mtls, asked_identity
 from spotline.cli.modes_view import paper_line
 from spotline.cli.ports import check_ports
+from spotline.cli.priors import Priors, WarmStart
 from spotline.cli.stores import StoreOption, store_folder
 from spotline.cli.tables import fact_lines, print_line
 from spotline.cli.up_market import AskedPace, market_of, with_reserved
@@ -239,10 +240,8 @@ def up(
     most_streams_a_tenant: MostStreamsATenant = DEFAULTS.most_streams_a_tenant,
     most_allocations: MostAllocations = DEFAULTS.most_allocations,
     most_open_jobs: MostOpenJobs = DEFAULTS.most_open_jobs_a_tenant,
-    warm_start: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Weights to start with, from --save-weights."),
-    ] = None,
+    warm_start: WarmStart = None,
+    priors: Priors = True,
     identity: AskIdentity = True,
     identity_hosts: IdentityHosts = "",
     issuers: Issuers = None,
@@ -259,6 +258,7 @@ def up(
 
     Says in a line when it is ready, when its market ends and when all jobs are over.
     """
+    from spotline.adapters.files.weights_file import weights_or_priors
     from spotline.application.placer.options import PlacerOptions
     from spotline.bootstrap.system import SystemOptions
     from spotline.cli.failures import explained
@@ -267,7 +267,8 @@ def up(
     with explained(), in_words_of(context):
         configure_logging(log_level)
         stated = config_of(context)
-        selection, caps = _limited(warm_start, limits_file, stated, limits=limits)
+        weights = weights_or_priors(warm_start, priors=priors)
+        selection, caps = _limited(weights, limits_file, stated, limits=limits)
         store, (run, chosen) = store_folder(store), _chosen(cloud, mode, stated)
         asked = AskedPace(speed=speed, slots_per_s=slots_per_s, wall_clock=wall_clock)
         runs = market_of(market, chosen, store, stated, asked, slot_s=slot)
@@ -292,6 +293,7 @@ def up(
             quote_margin=quote_margin,
             placer=PlacerOptions(method=placement_method, cost=placement_cost),
             selector=_deciding_on(runs.market, selection),
+            priors=priors,
             caps=caps,
             ingest=judged(paced, runs.market, (price_sanity, list_price, stale_after)),
             market_s_per_s=runs.pace.market_s_per_s,
@@ -321,7 +323,7 @@ def _prepare(options: SystemOptions, health_port: int) -> None:
 
 
 def _limited(
-    warm_start: Path | None,
+    weights: str,
     limits_file: Path | None,
     config: SpotlineConfig | None,
     *,
@@ -329,7 +331,6 @@ def _limited(
 ) -> tuple[SelectorOptions, Caps]:
     """How jobs are selected and what may be spent on them: selector and actuator with one text."""
     from spotline.adapters.files.limits_file import read_limits
-    from spotline.adapters.files.weights_file import read_weights
     from spotline.application.selector.state import SelectorOptions
     from spotline.domain.ledger.caps import Caps
     from spotline.domain.limits.spending import Spending
@@ -341,7 +342,7 @@ def _limited(
     else:
         spending = read_limits(limits_file)
     selection = SelectorOptions(
-        warm_start=read_weights(warm_start),
+        warm_start=weights,
         limits=limits,
         spending=spending.to_json(),
         shared_tables=True,

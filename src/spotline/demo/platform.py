@@ -15,7 +15,7 @@ import numpy as np
 
 from spotline.adapters.grpc.allocator.client import JobClient
 from spotline.adapters.grpc.kit.errors import RpcFailed
-from spotline.application.allocation.allocate import program_of
+from spotline.application.allocation.tasks import program_of
 from spotline.application.allocator.messages import ProgressReport
 from spotline.application.selector.job_run import JobRun, RunPhase
 from spotline.application.selector.state import SelectorState

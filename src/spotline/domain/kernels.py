@@ -37,6 +37,7 @@ _PACKAGE = Path(__file__).parents[1]
 _numba: Any = numba.config
 # Every module of kernels imports this one; the rule of cost and the constants lie in units.
 _MARK = b"spotline.domain.kernels"
+_MODULE_PARTS = 3  # of a path, from its end: enough to tell where in the package a module lies
 # Folders of earlier sources that stay: releases and branches are switched between.
 _KEPT_FOLDERS = 8
 
@@ -49,11 +50,15 @@ def kernel_sources(package: Path = _PACKAGE) -> list[Path]:
 
 
 def sources_digest(sources: Iterable[Path]) -> str:
-    """Name the sources by their bytes: the first 16 hexadecimal digits of SHA-256."""
+    """Name the sources by their modules and bytes: the first 16 hexadecimal digits of SHA-256.
+
+    What is cached names the modules that it was compiled from: one that was moved is another.
+    """
     digest = hashlib.sha256()
     for source in sources:
         content = source.read_bytes()
-        digest.update(f"{source.name} {len(content)}\n".encode())
+        module = "/".join(source.parts[-_MODULE_PARTS:])
+        digest.update(f"{module} {len(content)}\n".encode())
         digest.update(content)
     return digest.hexdigest()[:16]
 

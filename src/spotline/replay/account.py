@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from spotline.adapters.eventlog.reader import EventLogReader
-from spotline.application.allocation.allocate import at_rates
+from spotline.application.allocation.tasks import at_rates
 from spotline.domain.jobs.job import Job, Throughput
 from spotline.domain.jobs.unattended import without_program
 from spotline.domain.market.market import Market
@@ -26,7 +26,12 @@ from spotline.domain.policies.registry import BASELINES
 from spotline.domain.units import PPM, usd_from_micro_usd, utc_iso
 from spotline.replay.closed_loop import LoopOptions, closed_loop
 from spotline.replay.course import coverage
-from spotline.replay.handlers import forecaster_stated, selector_options
+from spotline.replay.handlers import (
+    forecaster_stated,
+    priors_stated,
+    selector_options,
+    watches_laws,
+)
 from spotline.replay.log_market import LogMarket, market_of_log
 from spotline.replay.reconcile import AccountChain, LedgerSums, reconcile
 from spotline.replay.recorded import observations_of, readable_events
@@ -129,7 +134,9 @@ def read_recorded(directory: Path) -> RecordedLog:
         options=LoopOptions(
             forecaster=forecaster,
             horizon_slots=horizon_slots,
+            watch_laws=watches_laws(settings),
             selector=selector_options(settings),
+            priors=priors_stated(settings),
         ),
     )
 

@@ -15,6 +15,7 @@ from spotline.domain.events.forecast import ForecastIssued
 from spotline.domain.forecasting.registry import DEFAULT_FORECASTER
 from spotline.domain.jobs.job import Job
 from spotline.domain.market.market import Market
+from spotline.domain.market.prior_laws import NO_PRIORS, PriorLaws
 from spotline.domain.policies.registry import policy_named
 from spotline.domain.units import NS_PER_S
 from spotline.replay.clouds import Information
@@ -29,12 +30,18 @@ _NO_MODEL = "none"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopOptions:
-    """How rules run: `spotline` as `selector` says; `seed` varies which policies it draws."""
+    """How rules run: `spotline` as `selector` says; `seed` varies which policies it draws.
+
+    `watch_laws`: what a market did before its law changed is forgotten.
+    Laws are drawn towards `priors`.
+    """
 
     forecaster: str = DEFAULT_FORECASTER
     horizon_slots: int = 6
+    watch_laws: bool = True
     seed: int = 0
     selector: SelectorOptions = field(default_factory=SelectorOptions)
+    priors: PriorLaws = NO_PRIORS
 
 
 def closed_loop(
@@ -59,9 +66,16 @@ def closed_loop(
         return {name: () for name in rules}
     market = market.between(0, _slots_needed(market, jobs))
     if any(name == SPOTLINE or policy_named(name).needs_forecast for name in rules):
-        course = course_of(market, options.forecaster, options.horizon_slots, Information.FULL)
+        course = course_of(
+            market,
+            options.forecaster,
+            options.horizon_slots,
+            Information.FULL,
+            watch_laws=options.watch_laws,
+            priors=options.priors,
+        )
     else:
-        course = _course_unforecast(market)
+        course = course_unforecast(market)
     return {
         name: tuple(run_rule(course, jobs, name, options.selector, options.seed).lives(jobs))
         for name in rules
@@ -91,7 +105,7 @@ def _slots_needed(market: Market, jobs: Sequence[Job]) -> int:
     return min(market.slots, -(-(last_ns - market.start_ns) // (market.slot_s * NS_PER_S)))
 
 
-def _course_unforecast(market: Market) -> MarketCourse:
+def course_unforecast(market: Market) -> MarketCourse:
     """A market of which nothing is forecast, for rules that look at no forecast."""
     slots = slots_of(market)
     return MarketCourse(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from spotline.application.allocation.allocate import forecast_of
+from spotline.application.allocation.tasks import forecast_of
 from spotline.application.forecaster.handler import ForecastHandler
 from spotline.application.market_ingest.handler import IngestHandler, IngestOptions
 from spotline.application.spec import Context
@@ -18,6 +18,7 @@ from spotline.domain.forecasting.registry import forecaster_factory
 from spotline.domain.forecasting.trust import ForecastTrust
 from spotline.domain.jobs.job import Job
 from spotline.domain.market.market import Market
+from spotline.domain.market.prior_laws import NO_PRIORS, PriorLaws
 from spotline.domain.policies.contention import ResidualCapacity
 from spotline.domain.policies.replay import SlotRecord
 from spotline.domain.units import NS_PER_S, utc_iso
@@ -57,9 +58,17 @@ def slots_of(market: Market) -> tuple[SlotOpened, ...]:
 
 
 def issue_forecasts(
-    slots: Sequence[SlotOpened], forecaster: str, horizon_slots: int
+    slots: Sequence[SlotOpened],
+    forecaster: str,
+    horizon_slots: int,
+    *,
+    watch_laws: bool = True,
+    priors: PriorLaws = NO_PRIORS,
 ) -> dict[int, Issued]:
     """What the forecaster service says in every slot, knowing that slot and those before it.
+
+    With `watch_laws` it forgets what a market did before its law changed. Laws are drawn towards
+    `priors`.
 
     Raises
     ------
@@ -70,7 +79,10 @@ def issue_forecasts(
         factory = forecaster_factory(forecaster)
     except ValueError as error:
         raise ContractError("forecaster", str(error)) from error
-    turns = Turns(ForecastHandler(factory, horizon_slots=horizon_slots))
+    handler = ForecastHandler(
+        factory, horizon_slots=horizon_slots, watch_laws=watch_laws, priors=priors
+    )
+    turns = Turns(handler)
     issued = {}
     for opened in slots:
         slot_id = f"slot:{opened.slot}"
@@ -103,9 +115,17 @@ class MarketCourse:
 
 
 def course_of(
-    market: Market, forecaster: str, horizon_slots: int, information: Information
+    market: Market,
+    forecaster: str,
+    horizon_slots: int,
+    information: Information,
+    *,
+    watch_laws: bool = True,
+    priors: PriorLaws = NO_PRIORS,
 ) -> MarketCourse:
-    """Forecast a market slot by slot, and note what every offering has.
+    """Forecast a market slot by slot, its laws drawn towards `priors`; note what offerings have.
+
+    `watch_laws` as in `issue_forecasts`.
 
     Raises
     ------
@@ -114,7 +134,7 @@ def course_of(
     """
     real = slots_of(market)
     slots = tuple(told(opened, information) for opened in real)
-    said = issue_forecasts(slots, forecaster, horizon_slots)
+    said = issue_forecasts(slots, forecaster, horizon_slots, watch_laws=watch_laws, priors=priors)
     offers: dict[str, list[SlotRecord]] = {o.offering_id: [] for o in market.offerings}
     trust = ForecastTrust()
     for opened, shown in zip(real, slots, strict=True):

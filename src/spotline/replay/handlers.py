@@ -19,6 +19,7 @@ from spotline.application.spec import Handler
 from spotline.contracts.errors import ContractError
 from spotline.contracts.mapping import digest
 from spotline.domain.forecasting.registry import DEFAULT_FORECASTER, forecaster_factory
+from spotline.domain.market.prior_laws import PriorLaws, named_priors
 
 
 def selector_options(settings: Mapping[str, Any]) -> SelectorOptions:
@@ -82,6 +83,37 @@ def forecaster_stated(settings: Mapping[str, Any]) -> tuple[str, int]:
     return name, stated.get("horizon_slots", DEFAULT_HORIZON_SLOTS)
 
 
+def watches_laws(settings: Mapping[str, Any]) -> bool:
+    """Whether laws were watched for change; before 0.3.0 they were not.
+
+    Raises
+    ------
+    ContractError
+        The settings are malformed.
+    """
+    watched = _of(settings, "forecaster").get("watch_laws", False)
+    if not isinstance(watched, bool):
+        raise ContractError(
+            "manifest settings.forecaster.watch_laws", f"expected true or false, found {watched!r}"
+        )
+    return watched
+
+
+def priors_stated(settings: Mapping[str, Any]) -> PriorLaws:
+    """The prior laws among a manifest's settings; none where it names none.
+
+    Raises
+    ------
+    ContractError
+        This release has no priors of the name.
+    """
+    stated = _of(settings, "forecaster").get("priors_sha256", "")
+    try:
+        return named_priors(stated)
+    except ValueError as error:
+        raise ContractError("manifest settings.forecaster", str(error)) from error
+
+
 def handlers_of(settings: Mapping[str, Any]) -> tuple[Handler[Any], ...]:
     """The deciding services as they were recorded; all others only observe.
 
@@ -92,7 +124,12 @@ def handlers_of(settings: Mapping[str, Any]) -> tuple[Handler[Any], ...]:
     """
     name, horizon = forecaster_stated(settings)
     try:
-        forecaster = ForecastHandler(forecaster_factory(name), horizon_slots=horizon)
+        forecaster = ForecastHandler(
+            forecaster_factory(name),
+            horizon_slots=horizon,
+            watch_laws=watches_laws(settings),
+            priors=priors_stated(settings),
+        )
     except (TypeError, ValueError) as error:
         raise ContractError("manifest settings.forecaster", str(error)) from error
     selector = SelectHandler(selector_options(settings), digest=digest)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from spotline.application.allocation.allocate import allocate
-from spotline.application.allocation.messages import AllocateRequest
+from spotline.application.allocation.messages import AllocateAnswer, AllocateRequest
 from spotline.application.selector.handler import SelectHandler
 from spotline.application.selector.job_table import JobTable
 from spotline.application.selector.state import SelectorState
@@ -130,7 +130,7 @@ class KnownForecasts:
 def answer_in_process(call: Call) -> tuple[Event, ...]:
     """Answer the selector's call as the allocator service would."""
     request = _request_of(call)
-    return (_answered(call, allocate(request).answers),)
+    return (_answered(call, allocate(request)),)
 
 
 def answer_each_alone(call: Call) -> tuple[Event, ...]:
@@ -139,7 +139,7 @@ def answer_each_alone(call: Call) -> tuple[Event, ...]:
     answers: list[JobAnswer] = []
     for task in request.tasks:
         answers.extend(allocate(replace(request, tasks=(task,))).answers)
-    return (_answered(call, tuple(answers)),)
+    return (_answered(call, AllocateAnswer(answers=tuple(answers))),)
 
 
 def _request_of(call: Call) -> AllocateRequest:
@@ -148,14 +148,15 @@ def _request_of(call: Call) -> AllocateRequest:
     return call.request
 
 
-def _answered(call: Call, answers: tuple[JobAnswer, ...]) -> AllocationAnswered:
+def _answered(call: Call, answer: AllocateAnswer) -> AllocationAnswered:
     request = _request_of(call)
     return AllocationAnswered(
         slot=request.slot,
         revision=request.revision,
         request_digest=call.digest,
         outcome=CallOutcome.ANSWERED,
-        answers=answers,
+        answers=answer.answers,
+        spot_worth=answer.spot_worth,
     )
 
 

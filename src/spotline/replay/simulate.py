@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from time import perf_counter
 
-from spotline.application.allocation.allocate import program_of
+from spotline.application.allocation.tasks import program_of
 from spotline.application.selector.handler import SelectHandler
 from spotline.application.selector.offering_choice import best_offering
 from spotline.application.selector.state import SelectorOptions

@@ -13,23 +13,24 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from spotline.adapters.eventlog.manifest import Environment, Manifest, UnreadableLog
 from spotline.application.analytics.handler import StatisticsFold
+from spotline.application.incarnations import FIRST
 from spotline.application.spec import Context, Handler, Spec
-from spotline.application.turn import Output, PendingCall, Turns, context_of
+from spotline.application.turn import context_of
 from spotline.application.unfit import NOT_BELIEVED, Forged
 from spotline.contracts.batch import unpacked
 from spotline.contracts.build import event_of, is_dead_letter
 from spotline.contracts.codec import encode
 from spotline.contracts.envelope import Envelope, StoredEntry
 from spotline.contracts.errors import ContractError, SpotlineError
+from spotline.contracts.publishers import why_forged
 from spotline.contracts.subjects import EVENT_TYPES, KINDS
 from spotline.domain.events.agreement import IncarnationBegun
 from spotline.domain.events.event import Event
-from spotline.domain.events.parking import EntryParked
 from spotline.replay.divergence import (
     NowTaken,
     ReplayDivergence,
@@ -38,6 +39,15 @@ from spotline.replay.divergence import (
     shortened,
 )
 from spotline.replay.parkings import ParkedBy, RecordedParking, recorded_parkings
+from spotline.replay.replayed import (
+    NOWHERE,
+    ExpectedDecision,
+    OpenCall,
+    ReplayedHandler,
+    UnrecordedParking,
+    call_answered,
+    replayed,
+)
 from spotline.replay.statistics import StatisticsDifference, StatisticsReplay, is_statistics
 
 DEFAULT_MOST = 10
@@ -94,84 +104,14 @@ def verify(
     return replay.report()
 
 
-_LogPlace = tuple[int, int]
-"""`seq` and the place among the events of that entry; (0, 0) where there is none."""
-_NOWHERE: _LogPlace = (0, 0)
-
-
-@dataclass(slots=True)
-class _Expected:
-    """A decision recomputed and not met yet, and the place in the log of what led to it."""
-
-    output: Output
-    cause: _LogPlace
-
-
 @dataclass(frozen=True, slots=True)
 class _Place:
     """Where a handler may differ: at a message of this kind, led to by the input `cause_seq`."""
 
-    hosted: _Hosted
+    hosted: ReplayedHandler
     seq: int
     kind: str
     cause_seq: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Unrecorded:
-    """An event that is parked here, of which the log does not say that it was."""
-
-    reason: EntryParked
-    cause: _LogPlace
-
-
-@dataclass(slots=True)
-class _OpenCall:
-    """A call of which not all answers were met yet; `answered` counts those that were."""
-
-    pending: PendingCall
-    cause_seq: int
-    answered: int = 0
-
-
-@dataclass(slots=True)
-class _Hosted:
-    """One handler on its way through the log.
-
-    `seen` is where the inputs are, by event id, `last_met` the place (cause, index) of the last
-    decision that was recorded, `calls` are open by the id of their cause. `last_cause` is the place
-    of the last input that anything recorded followed from, `unrecorded` what was parked here alone.
-    What `may_be_lost` need not have been recorded: the log was cut behind its cause.
-    """
-
-    turns: Turns[Any]
-    recomputed_answers: frozenset[type[Event]]
-    expected: dict[tuple[str, int], _Expected] = field(default_factory=dict)
-    calls: dict[str, list[_OpenCall]] = field(default_factory=dict)
-    seen: dict[str, _LogPlace] = field(default_factory=dict)
-    last_met: tuple[_LogPlace, int] = (_NOWHERE, 0)
-    last_cause: _LogPlace = _NOWHERE
-    unrecorded: list[_Unrecorded] = field(default_factory=list)
-    may_be_lost: set[tuple[str, int]] = field(default_factory=set)
-    digest: Any = field(default_factory=hashlib.sha256)
-    decided: int = 0
-
-    @property
-    def spec(self) -> Spec:
-        return self.turns.spec
-
-    def note_loss(self) -> None:
-        """Of what follows and was not met yet, all may be among the entries that were lost."""
-        unmet = ((each.cause, key[1], key) for key, each in self.expected.items())
-        self.may_be_lost |= {key for cause, index, key in unmet if (cause, index) > self.last_met}
-
-
-def _hosted(handler: Handler[Any]) -> _Hosted:
-    recomputed = [call for call in handler.spec.calls if call.recompute is not None]
-    return _Hosted(
-        turns=Turns(handler),
-        recomputed_answers=frozenset(kind for call in recomputed for kind in call.answers),
-    )
 
 
 class _Replay:
@@ -189,11 +129,12 @@ class _Replay:
             if parking.reason.error_type in NOT_BELIEVED
         }
         self._now_taken: list[NowTaken] = []
-        self._hosted = [_hosted(handler) for handler in handlers]
+        self._hosted = [replayed(handler) for handler in handlers]
         self._statistics = StatisticsReplay(statistics) if statistics is not None else None
         self._unverified = 0
         self._most = most
         self._ids: set[str] = set()
+        self._incarnation = FIRST
         self._found: list[ReplayDivergence] = []
         self._entries = 0
         self._skipped = 0
@@ -242,19 +183,26 @@ class _Replay:
         if self._take_statistics(entry, envelope, event):
             return
         if isinstance(event, IncarnationBegun):
-            for hosted in self._hosted:
-                hosted.note_loss()
+            self._take_loss(event, envelope)
         for hosted in self._hosted:
             # What came in another's batch is not its own, whatever it says.
             own = envelope.source == hosted.spec.service and not envelope.carried_by_other
             if own:
-                cause = hosted.seen.get(envelope.causation_id, _NOWHERE)
+                cause = hosted.seen.get(envelope.causation_id, NOWHERE)
                 hosted.last_cause = max(hosted.last_cause, cause)
             if own and is_decision(hosted.spec, event, envelope):
                 self._meet(hosted, entry, envelope, event)
             elif hosted.turns.consumes(event) and envelope.is_for(hosted.spec.service):
                 event_there = self._recomputed(hosted, entry, envelope, event)
                 self._handle(hosted, entry, envelope, event_there)
+
+    def _take_loss(self, begun: IncarnationBegun, envelope: Envelope) -> None:
+        """Excuse what was not recorded before a cut: only who opens a store says that, and once."""
+        if why_forged(begun, envelope) is not None or begun.incarnation <= self._incarnation:
+            return
+        self._incarnation = begun.incarnation
+        for hosted in self._hosted:
+            hosted.note_loss()
 
     # --- statistics ---------------------------------------------------------------------------
 
@@ -292,7 +240,7 @@ class _Replay:
     # --- inputs -------------------------------------------------------------------------------
 
     def _handle(
-        self, hosted: _Hosted, entry: StoredEntry, envelope: Envelope, event: Event
+        self, hosted: ReplayedHandler, entry: StoredEntry, envelope: Envelope, event: Event
     ) -> None:
         hosted.seen[envelope.event_id] = (entry.seq, entry.place)
         ctx = context_of(entry, envelope)
@@ -305,20 +253,20 @@ class _Replay:
             # Its service left it out, or never got it: nothing follows from it either way.
             return
         if turn.parked is not None:
-            hosted.unrecorded.append(_Unrecorded(turn.parked, (entry.seq, entry.place)))
+            hosted.unrecorded.append(UnrecordedParking(turn.parked, (entry.seq, entry.place)))
             return
         for output in turn.outputs:
-            hosted.expected[envelope.event_id, output.index] = _Expected(
+            hosted.expected[envelope.event_id, output.index] = ExpectedDecision(
                 output, (entry.seq, entry.place)
             )
             hosted.digest.update(encode(output.event))
             hosted.decided += 1
         calls = [call for call in turn.calls if call.spec.recompute is not None]
         if calls:
-            hosted.calls[envelope.event_id] = [_OpenCall(call, entry.seq) for call in calls]
+            hosted.calls[envelope.event_id] = [OpenCall(call, entry.seq) for call in calls]
 
     def _leave_out(
-        self, hosted: _Hosted, parking: RecordedParking, event: Event, ctx: Context
+        self, hosted: ReplayedHandler, parking: RecordedParking, event: Event, ctx: Context
     ) -> None:
         """Do without an event, as its service did; say so where it could be taken now."""
         if hosted.turns.attempt(event, ctx).error is None:
@@ -335,16 +283,16 @@ class _Replay:
         hosted.turns.leave_out(ctx, parking.output)
 
     def _recomputed(
-        self, hosted: _Hosted, entry: StoredEntry, envelope: Envelope, event: Event
+        self, hosted: ReplayedHandler, entry: StoredEntry, envelope: Envelope, event: Event
     ) -> Event:
         """The event as the handler should get it: an answer to its own call is computed again."""
         if type(event) not in hosted.recomputed_answers or envelope.source != hosted.spec.service:
             return event
         if envelope.carried_by_other or (hosted.spec.service, envelope.event_id) in self._parkings:
             return event
-        found = _call_answered(hosted, envelope)
+        found = call_answered(hosted, envelope)
         if found is None or found.pending.spec.recompute is None:
-            cause_seq, _ = hosted.seen.get(envelope.causation_id, _NOWHERE)
+            cause_seq, _ = hosted.seen.get(envelope.causation_id, NOWHERE)
             place = _Place(hosted, entry.seq, envelope.kind, cause_seq)
             self._diverged(place, shortened(event), "no such call")
             return event
@@ -360,9 +308,11 @@ class _Replay:
 
     # --- recorded decisions -------------------------------------------------------------------
 
-    def _meet(self, hosted: _Hosted, entry: StoredEntry, envelope: Envelope, event: Event) -> None:
+    def _meet(
+        self, hosted: ReplayedHandler, entry: StoredEntry, envelope: Envelope, event: Event
+    ) -> None:
         """Compare a recorded decision with the one that was recomputed."""
-        at = hosted.seen.get(envelope.causation_id, _NOWHERE)
+        at = hosted.seen.get(envelope.causation_id, NOWHERE)
         hosted.last_met = max(hosted.last_met, (at, envelope.index))
         cause_seq, _ = at
         place = _Place(hosted, entry.seq, envelope.kind, cause_seq)
@@ -388,7 +338,7 @@ class _Replay:
         for hosted in self._hosted:
             if envelope.source != hosted.spec.service or event_type not in hosted.spec.decides:
                 continue
-            cause_seq, _ = hosted.seen.get(envelope.causation_id, _NOWHERE)
+            cause_seq, _ = hosted.seen.get(envelope.causation_id, NOWHERE)
             expected = hosted.expected.pop((envelope.causation_id, envelope.index), None)
             recomputed = shortened(expected.output.event) if expected else "nothing"
             place = _Place(hosted, entry.seq, envelope.kind, cause_seq)
@@ -475,20 +425,6 @@ class _Replay:
             decisions_sha256=digest.hexdigest(),
             sha256_by_service=by_service,
         )
-
-
-def _call_answered(hosted: _Hosted, envelope: Envelope) -> _OpenCall | None:
-    """The call that this is the next answer to."""
-    calls = hosted.calls.get(envelope.causation_id, [])
-    for call in calls:
-        left = call.pending.left_after(envelope.event_id)
-        if left is None or envelope.index != call.answered:
-            continue
-        call.answered += 1
-        if not left:
-            calls.remove(call)
-        return call
-    return None
 
 
 def is_decision(spec: Spec, event: Event, envelope: Envelope) -> bool:

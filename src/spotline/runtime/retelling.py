@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from typing import TypedDict, overload
 
@@ -16,6 +16,7 @@ from spotline.application.cloud_actuator.agreed_mark import (
     is_all_told,
     mark_of,
 )
+from spotline.application.cloud_actuator.charging import charged_by, resumed_behind
 from spotline.application.cloud_actuator.ports import Ledger
 from spotline.application.cloud_actuator.retelling import (
     TAKES,
@@ -30,7 +31,9 @@ from spotline.contracts.batch import unpacked
 from spotline.contracts.build import envelope_for, event_of
 from spotline.contracts.errors import ContractError
 from spotline.contracts.subjects import subjects_with
+from spotline.domain.events.agreement import IncarnationBegun
 from spotline.domain.events.capacity import SlotDecided
+from spotline.domain.events.event import Event
 from spotline.domain.events.lifecycle import JobSubmitted
 from spotline.domain.events.market import SlotOpened
 from spotline.runtime.log_settling import LastingLog, settled_log
@@ -39,7 +42,7 @@ _log = structlog.get_logger(__name__)
 
 ACTUATOR = "cloud_actuator"
 """The place of the service that charges."""
-_CHARGED_ON = (SlotOpened, SlotDecided)
+_OPENS = (SlotOpened, IncarnationBegun)
 
 
 class LogNow(TypedDict):
@@ -145,24 +148,44 @@ async def _coming(stream: LastingLog) -> ChargesToCome:
     """The charges that the actuator may be about to say itself.
 
     What it has not acknowledged it takes again, and says what it answered then, under the same ids:
-    said by others as well, a charge would count twice.
+    said by others as well, a charge would count twice. Where it comes to another incarnation of the
+    log, it takes all of it again.
     """
     facts = await stream.facts([ACTUATOR])
     place = facts.places.get(ACTUATOR)
-    first_seq = 1 if place is None else place.floor_seq + 1
+    is_from_here = place is not None and place.incarnation >= stream.incarnation
+    first_seq = place.floor_seq + 1 if place is not None and is_from_here else 1
     held: set[int] = set()
     copied: set[int] = set()
-    async for entry in stream.read(
-        subjects_with(_CHARGED_ON), first_seq=first_seq, last_seq=facts.last_seq
-    ):
+    before: SlotOpened | None = None
+    resumed_slot = -1
+    async for seq, event in _events(stream, _OPENS, 1, facts.last_seq):
+        if isinstance(event, IncarnationBegun):
+            resumed_slot = resumed_behind(before, resumed_slot, event)
+        elif isinstance(event, SlotOpened) and (before is None or event.slot > before.slot):
+            if seq >= first_seq:
+                held |= set(charged_by(before, resumed_slot, event))
+            before, resumed_slot = event, -1
+    async for _, event in _events(stream, (SlotDecided,), first_seq, facts.last_seq):
+        if isinstance(event, SlotDecided):
+            copied.add(event.slot)
+            # Behind its last slot a market opens none that would charge it.
+            if before is not None and before.last and event.slot == before.slot:
+                held.add(event.slot)
+    return ChargesToCome(held=frozenset(held), copied=frozenset(copied))
+
+
+async def _events(
+    stream: LastingLog, kinds: Sequence[type[Event]], first_seq: int, last_seq: int
+) -> AsyncIterator[tuple[int, Event]]:
+    """The events of entries that hold some of these kinds, with the entry's seq."""
+    async for entry in stream.read(subjects_with(kinds), first_seq=first_seq, last_seq=last_seq):
         try:
             events = [event_of(event) for event in unpacked(entry)]
         except ContractError:
             continue  # those who consume it have said so
-        # As a slot opens, what was held in the one before is charged.
-        held |= {event.slot - 1 for event in events if isinstance(event, SlotOpened)}
-        copied |= {event.slot for event in events if isinstance(event, SlotDecided)}
-    return ChargesToCome(held=frozenset(held), copied=frozenset(copied))
+        for event in events:
+            yield entry.seq, event
 
 
 async def _note(stream: LastingLog, ledger: Ledger, mark: AgreedMark | None) -> None:

@@ -28,6 +28,18 @@ def test_an_edit_of_any_kernel_source_changes_the_folder(tmp_path) -> None:
     assert len(seen) == len(sources)
 
 
+def test_a_module_that_was_moved_as_it_is_changes_the_folder(tmp_path) -> None:
+    (tmp_path / "bench").mkdir()
+    (tmp_path / "domain").mkdir()
+    before, after = tmp_path / "bench" / "law.py", tmp_path / "domain" / "law.py"
+    before.write_text("from spotline.domain.kernels import kernel\n", encoding="utf-8")
+    was = sources_digest([before])
+
+    before.rename(after)
+
+    assert sources_digest([after]) != was
+
+
 def test_every_module_that_compiles_is_a_source() -> None:
     names = {source.name for source in kernel_sources()}
 

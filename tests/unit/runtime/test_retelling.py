@@ -234,7 +234,7 @@ async def test_what_the_actuator_will_say_itself_is_not_said_by_others(books):
     told, _ = await books.start()
     assert [type(one.event) for one in told] == [JobSubmitted], "the answer is in the ledger"
 
-    place = DurablePlace(acked_seq=books.broker.last_seq)
+    place = DurablePlace(acked_seq=books.broker.last_seq, incarnation=2)
     books.broker.places["cloud_actuator"] = place
     told, _ = await books.start()
     assert [(type(one.event), one.event.slot) for one in told] == [(CostAccrued, last)]

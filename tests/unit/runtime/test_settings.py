@@ -19,6 +19,7 @@ from spotline.application.placer.options import PlacerOptions
 from spotline.application.selector.state import SelectorOptions
 from spotline.bootstrap import process
 from spotline.domain.limits.spending import DEFAULT_SPENDING
+from spotline.domain.selection.prior import shipped_weights
 from spotline.domain.statistics.windows import WindowSpec
 from spotline.runtime.settings import ServiceSettings, problems_of, stated_by_file
 
@@ -42,7 +43,7 @@ AGENTS = {"AGENTS_ADDRESS", "AGENTS_ADVERTISE", "AGENTS_FOLDER", "MARKET_S_PER_S
 SELECTION = {
     *("FORECAST_TIMEOUT_S", "RULE", "REHEARSALS", "SPOT_FIRM", "DECAY", "HORIZON_JOBS"),
     *("UTILITY_FLOOR_USD", "UTILITY_CEILING_USD", "WARM_START", "MOVES", "EGRESS_USD_PER_GB"),
-    *("ZONE_EGRESS_USD_PER_GB", "LIMITS", "LIMIT_GRACE_S", "SPENDING"),
+    *("ZONE_EGRESS_USD_PER_GB", "LIMITS", "LIMIT_GRACE_S", "SPENDING", "CLOUD"),
 }
 VARIABLES = {
     AllocatorSettings: {
@@ -79,7 +80,7 @@ VARIABLES = {
         *("CLOUD_PAPER_UP_SHARE", "CLOUD_PAPER_STAYS_UP"),
     },
     ConfiguratorSettings: {"CONFIGURATOR_ADDRESS", "KNOWLEDGE", "KNOWLEDGE_STACK"},
-    ForecasterSettings: {"FORECASTER", "HORIZON_SLOTS"},
+    ForecasterSettings: {"FORECASTER", "HORIZON_SLOTS", "PRIORS"},
     MarketIngestSettings: {
         *("MARKET", "SLOTS_PER_S", "WALL_CLOCK", "WAIT_FOR_WORK", "GEOGRAPHY", "NOTICE_LEAD_S"),
         *("RESERVATIONS", "PRICE_SANITY", "LIST_PRICES", "STALE_AFTER_S", "CLOUD", "MODE"),
@@ -146,7 +147,12 @@ PREFIXES = {
 }
 
 # What money has by default.
-SERVED = {"limits": True, "spending": DEFAULT_SPENDING.to_json(), "shared_tables": True}
+SERVED = {
+    "limits": True,
+    "spending": DEFAULT_SPENDING.to_json(),
+    "warm_start": shipped_weights(),
+    "shared_tables": True,
+}
 
 
 def as_text(value):
@@ -198,6 +204,25 @@ def test_without_variables_the_options_have_their_own_defaults(settings, field):
     assert getattr(settings(), field) == type(HELD[settings, field])(**served)
 
 
+@pytest.mark.parametrize("settings", [SelectorSettings, AllocatorSettings])
+@pytest.mark.parametrize(
+    ("stated", "firm"),
+    [
+        ({}, True),
+        ({"CLOUD": "simulated"}, True),
+        ({"CLOUD": "aws"}, False),
+        ({"CLOUD": "aws", "DECAY": "0.5"}, False),
+        ({"CLOUD": "aws", "SPOT_FIRM": "true"}, True),
+        ({"SPOT_FIRM": "false"}, False),
+    ],
+)
+def test_deadlines_count_on_spot_only_where_counts_are_known(monkeypatch, settings, stated, firm):
+    for name, text in stated.items():
+        monkeypatch.setenv(f"SPOTLINE_{name}", text)
+
+    assert settings().selector.spot_firm is firm
+
+
 def test_one_variable_leaves_the_other_options_alone(monkeypatch):
     monkeypatch.setenv("SPOTLINE_DECAY", "0.5")
 
@@ -233,6 +258,7 @@ def test_an_unknown_key_is_refused(unknown):
         (SelectorSettings, "EGRESS_USD_PER_GB", "inf", "must be finite and >= 0, was inf"),
         (SelectorSettings, "ALLOCATE_TIMEOUT_S", "0", "greater than 0"),
         (SelectorSettings, "MOVES", "perhaps", "valid boolean"),
+        (SelectorSettings, "CLOUD", "moon", "cloud must be one of aws, local, simulated"),
         (PlacerSettings, "PLACEMENT_METHOD", "best", "method: "),
         (PlacerSettings, "PLACEMENT_COST", "time", "cost must be one of energy, rent, was 'time'"),
         (AnalyticsSettings, "STATISTICS_WINDOWS", "5", "size/hop in seconds"),

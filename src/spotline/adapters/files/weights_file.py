@@ -36,6 +36,19 @@ def read_weights(path: Path | None) -> str:
     return saved.to_json()
 
 
+def weights_or_priors(path: Path | None, *, priors: bool) -> str:
+    """The weights of a file; without one those in the wheel, where `priors` are wanted.
+
+    Raises
+    ------
+    BadFile
+        See `read_weights`.
+    """
+    from spotline.domain.selection.prior import shipped_weights
+
+    return shipped_weights() if path is None and priors else read_weights(path)
+
+
 def write_weights(path: Path, learner: Learner | None, provenance: str) -> None:
     """Write what was learned, with a word on what it was learned on.
 

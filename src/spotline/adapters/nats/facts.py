@@ -8,6 +8,7 @@ import nats.js.errors
 from nats.js import JetStreamContext
 from nats.js.api import DiscardPolicy, StreamInfo
 
+from spotline.adapters.nats.continuity import place_of
 from spotline.application.health.flow import LogFacts, PlaceFacts
 
 
@@ -46,9 +47,11 @@ async def _place(js: JetStreamContext, stream: str, name: str) -> PlaceFacts | N
         info = await js.consumer_info(stream, name)
     except nats.js.errors.NotFoundError:
         return None
+    floor_seq, incarnation = place_of(info)
     return PlaceFacts(
-        floor_seq=info.ack_floor.stream_seq if info.ack_floor is not None else 0,
+        floor_seq=floor_seq,
         waiting=(info.num_pending or 0) + (info.num_ack_pending or 0),
+        incarnation=incarnation,
     )
 
 

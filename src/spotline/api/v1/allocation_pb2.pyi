@@ -191,6 +191,7 @@ class JobAnswer(_message.Message):
     MEMORY_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     MOVE_FIELD_NUMBER: _builtins.int
+    YIELDED_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     """Which job."""
     policy_id: _builtins.str
@@ -209,6 +210,10 @@ class JobAnswer(_message.Message):
     def move(self) -> Global___Move:
         """From where to the offering of its lots it moves; absent: it stays."""
 
+    @_builtins.property
+    def yielded(self) -> Global___Yielded:
+        """Spot that it wanted and left to another; absent: it got all that it bid for."""
+
     def __init__(
         self,
         *,
@@ -218,14 +223,75 @@ class JobAnswer(_message.Message):
         memory: _abc.Iterable[_builtins.int] | None = ...,
         reason: Global___DecisionReason.ValueType = ...,
         move: Global___Move | None = ...,
+        yielded: Global___Yielded | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["move", b"move"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["move", b"move", "yielded", b"yielded"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["job_id", b"job_id", "lots", b"lots", "memory", b"memory", "move", b"move", "policy_id", b"policy_id", "reason", b"reason"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["job_id", b"job_id", "lots", b"lots", "memory", b"memory", "move", b"move", "policy_id", b"policy_id", "reason", b"reason", "yielded", b"yielded"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___JobAnswer: _TypeAlias = JobAnswer  # noqa: Y015
+
+@_typing.final
+class Yielded(_message.Message):
+    """Spot that a job would have held, had it been alone, and that is worth more to another."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OFFERING_ID_FIELD_NUMBER: _builtins.int
+    SPOT_FIELD_NUMBER: _builtins.int
+    TO_JOB_ID_FIELD_NUMBER: _builtins.int
+    GAIN_MICRO_USD_FIELD_NUMBER: _builtins.int
+    offering_id: _builtins.str
+    """Of which offering."""
+    spot: _builtins.int
+    """How many instances."""
+    to_job_id: _builtins.str
+    """To whom."""
+    gain_micro_usd: _builtins.int
+    """How much more it is worth there in all, micro-USD."""
+    def __init__(
+        self,
+        *,
+        offering_id: _builtins.str = ...,
+        spot: _builtins.int = ...,
+        to_job_id: _builtins.str = ...,
+        gain_micro_usd: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["gain_micro_usd", b"gain_micro_usd", "offering_id", b"offering_id", "spot", b"spot", "to_job_id", b"to_job_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Yielded: _TypeAlias = Yielded  # noqa: Y015
+
+@_typing.final
+class SpotWorth(_message.Message):
+    """What one more instance of an offering's spot would have been worth to the jobs."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OFFERING_ID_FIELD_NUMBER: _builtins.int
+    MICRO_USD_PER_INSTANCE_HOUR_FIELD_NUMBER: _builtins.int
+    offering_id: _builtins.str
+    """Of which offering."""
+    micro_usd_per_instance_hour: _builtins.int
+    """Beyond its price, micro-USD per instance-hour."""
+    def __init__(
+        self,
+        *,
+        offering_id: _builtins.str = ...,
+        micro_usd_per_instance_hour: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["micro_usd_per_instance_hour", b"micro_usd_per_instance_hour", "offering_id", b"offering_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SpotWorth: _TypeAlias = SpotWorth  # noqa: Y015
 
 @_typing.final
 class AllocationAnswered(_message.Message):
@@ -239,6 +305,7 @@ class AllocationAnswered(_message.Message):
     OUTCOME_FIELD_NUMBER: _builtins.int
     ANSWERS_FIELD_NUMBER: _builtins.int
     DETAIL_FIELD_NUMBER: _builtins.int
+    SPOT_WORTH_FIELD_NUMBER: _builtins.int
     slot: _builtins.int
     """The slot that was asked about."""
     revision: _builtins.int
@@ -253,6 +320,10 @@ class AllocationAnswered(_message.Message):
     def answers(self) -> _containers.RepeatedCompositeFieldContainer[Global___JobAnswer]:
         """One per job asked about; empty unless answered."""
 
+    @_builtins.property
+    def spot_worth(self) -> _containers.RepeatedCompositeFieldContainer[Global___SpotWorth]:
+        """What scarce spot was worth, by offering id."""
+
     def __init__(
         self,
         *,
@@ -262,10 +333,11 @@ class AllocationAnswered(_message.Message):
         outcome: Global___CallOutcome.ValueType = ...,
         answers: _abc.Iterable[Global___JobAnswer] | None = ...,
         detail: _builtins.str = ...,
+        spot_worth: _abc.Iterable[Global___SpotWorth] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["answers", b"answers", "detail", b"detail", "outcome", b"outcome", "request_digest", b"request_digest", "revision", b"revision", "slot", b"slot"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answers", b"answers", "detail", b"detail", "outcome", b"outcome", "request_digest", b"request_digest", "revision", b"revision", "slot", b"slot", "spot_worth", b"spot_worth"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

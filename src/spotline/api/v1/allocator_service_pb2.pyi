@@ -218,6 +218,8 @@ class AllocateRequest(_message.Message):
     TASKS_FIELD_NUMBER: _builtins.int
     LAWS_FIELD_NUMBER: _builtins.int
     TAKEN_FIELD_NUMBER: _builtins.int
+    CLEARING_FIELD_NUMBER: _builtins.int
+    RECLAIMED_OFFERING_IDS_FIELD_NUMBER: _builtins.int
     slot: _builtins.int
     """Slot number."""
     revision: _builtins.int
@@ -228,6 +230,8 @@ class AllocateRequest(_message.Message):
     """Slot length, seconds."""
     reason: _allocation_pb2.DecisionReason.ValueType
     """Why there is no forecast, or why it is decided again."""
+    clearing: _builtins.bool
+    """Every job bids, and all bids are cleared together; without it jobs are served in order."""
     @_builtins.property
     def quotes(self) -> _containers.RepeatedCompositeFieldContainer[_market_pb2.SlotQuote]:
         """What there is; every job leaves the rest to those after it."""
@@ -250,6 +254,12 @@ class AllocateRequest(_message.Message):
         are those of the whole.
         """
 
+    @_builtins.property
+    def reclaimed_offering_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Offerings that had less spot when the slot opened than jobs held of them: whose spot falls there
+        was interrupted. Elsewhere it yields. With clearing only.
+        """
+
     def __init__(
         self,
         *,
@@ -263,10 +273,12 @@ class AllocateRequest(_message.Message):
         tasks: _abc.Iterable[Global___JobTask] | None = ...,
         laws: _abc.Iterable[_law_pb2.NamedLaw] | None = ...,
         taken: _abc.Iterable[_allocation_pb2.Lot] | None = ...,
+        clearing: _builtins.bool = ...,
+        reclaimed_offering_ids: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["forecast", b"forecast"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["forecast", b"forecast", "laws", b"laws", "offset_s", b"offset_s", "quotes", b"quotes", "reason", b"reason", "revision", b"revision", "slot", b"slot", "slot_s", b"slot_s", "taken", b"taken", "tasks", b"tasks"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["clearing", b"clearing", "forecast", b"forecast", "laws", b"laws", "offset_s", b"offset_s", "quotes", b"quotes", "reason", b"reason", "reclaimed_offering_ids", b"reclaimed_offering_ids", "revision", b"revision", "slot", b"slot", "slot_s", b"slot_s", "taken", b"taken", "tasks", b"tasks"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -280,21 +292,27 @@ class AllocateResponse(_message.Message):
 
     ANSWERS_FIELD_NUMBER: _builtins.int
     REQUEST_DIGEST_FIELD_NUMBER: _builtins.int
+    SPOT_WORTH_FIELD_NUMBER: _builtins.int
     request_digest: _builtins.str
     """SHA-256 of the request, hexadecimal."""
     @_builtins.property
     def answers(self) -> _containers.RepeatedCompositeFieldContainer[_allocation_pb2.JobAnswer]:
         """One per task, in order."""
 
+    @_builtins.property
+    def spot_worth(self) -> _containers.RepeatedCompositeFieldContainer[_allocation_pb2.SpotWorth]:
+        """What scarce spot was worth, by offering id; with clearing only."""
+
     def __init__(
         self,
         *,
         answers: _abc.Iterable[_allocation_pb2.JobAnswer] | None = ...,
         request_digest: _builtins.str = ...,
+        spot_worth: _abc.Iterable[_allocation_pb2.SpotWorth] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["answers", b"answers", "request_digest", b"request_digest"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answers", b"answers", "request_digest", b"request_digest", "spot_worth", b"spot_worth"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -8,40 +8,35 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
 
+from spotline.application.allocation.clearing import cleared
 from spotline.application.allocation.messages import (
     AllocateAnswer,
     AllocateRequest,
-    Alternative,
     JobTask,
 )
-from spotline.application.allocation.value_tables import outlook_of
-from spotline.domain.events.forecast import ForecastIssued
-from spotline.domain.jobs.job import Job, Throughput
-from spotline.domain.jobs.lot import Lot, holding_of
-from spotline.domain.jobs.program import Holding, JobProgram, compile_program
-from spotline.domain.jobs.progress import JobProgress
+from spotline.application.allocation.tasks import (
+    check_quoted,
+    is_saved,
+    may_move,
+    move_margin_micro_usd,
+    moved_task,
+    take_before,
+    task_answer,
+    task_view,
+)
+from spotline.domain.jobs.lot import holding_of
 from spotline.domain.market.offering import UNKNOWN_COUNT, Count, Provenance, Quote
 from spotline.domain.market.slot_quote import SlotQuote
-from spotline.domain.policies.answer import DecisionReason, JobAnswer, Move
+from spotline.domain.policies.answer import JobAnswer, Move
 from spotline.domain.policies.contention import ResidualCapacity
 from spotline.domain.policies.decision import (
-    decide_slot,
-    is_safe,
-    on_demand_to_hold,
     slot_cost_micro_usd,
 )
-from spotline.domain.policies.interface import START, Outlook, PolicyView, WindowForecast
+from spotline.domain.policies.interface import Outlook, PolicyView
 from spotline.domain.policies.params import offer_of, standing_of
-from spotline.domain.policies.prediction import UNCOUNTED, window_forecast
-from spotline.domain.policies.registry import FALLBACK_POLICY_ID, policy_named
+from spotline.domain.policies.prediction import UNCOUNTED
 from spotline.domain.solvers.value_table import best_value
-from spotline.domain.units import PPM, cost_micro_usd
-
-# A job moves for more than this share of what a slot of its largest count costs on demand: below
-# it, two tables differ by how they interpolate, and a job would go to and fro between equals.
-MOVE_MARGIN_PPM = 50_000
 
 
 def allocate(request: AllocateRequest) -> AllocateAnswer:
@@ -52,16 +47,14 @@ def allocate(request: AllocateRequest) -> AllocateAnswer:
     ValueError
         A task or what is taken names an unknown policy or offering, or a job that cannot run on its offering.
     """
+    if request.clearing:
+        return cleared(request)
     residual = ResidualCapacity(request.quotes)
     quotes = {sq.quote.offering_id: sq.quote for sq in request.quotes}
-    for lot in request.taken:
-        if lot.offering_id not in quotes:
-            raise ValueError(f"taken.offering_id must have a quote, {lot.offering_id!r} has none")
-        residual.take_what_is_left((lot,))
+    take_before(request, residual)
     answers = []
     for task in request.tasks:
-        if task.offering_id not in quotes:
-            raise ValueError(f"tasks.offering_id must have a quote, {task.offering_id!r} has none")
+        check_quoted(task, quotes)
         answer = _placed(request, task, quotes, residual)
         # What is held on demand stays even where the stock has run out.
         residual.take_what_is_left(answer.lots)
@@ -104,7 +97,7 @@ def _is_better(home: PolicyView, stays: JobAnswer, there: PolicyView, goes: JobA
     would only pay for the way.
     """
     before, after = holding_of(stays.lots), holding_of(goes.lots)
-    if not after.instances or (_saved(home, before) and not _saved(there, after)):
+    if not after.instances or (is_saved(home, before) and not is_saved(there, after)):
         return False
     return (
         after.spot > 0
@@ -120,27 +113,12 @@ def _worth_moving(
     quotes: Mapping[str, Quote],
     residual: ResidualCapacity,
 ) -> JobTask | None:
-    """The task as it would stand at the best alternative, None where home is as good.
-
-    Raises
-    ------
-    ValueError
-        An alternative has no quote.
-    """
-    over = home.elapsed_slots >= home.program.deadline_slots
-    done = home.state.progress_quanta >= home.program.work_quanta
-    if not task.alternatives or home.outlook is None or request.offset_s or over or done:
+    """The task as it would stand at the best alternative, None where home is as good."""
+    if not may_move(request, task, home) or home.outlook is None:
         return None
-    full_slot = cost_micro_usd(
-        home.on_demand_price, home.program.max_instances, home.program.slot_s
-    )
-    best = _value(home, home.outlook) + full_slot * MOVE_MARGIN_PPM / PPM
+    best = _value(home, home.outlook) + move_margin_micro_usd(home)
     chosen = None
     for alternative in task.alternatives:
-        if alternative.offering_id not in quotes:
-            raise ValueError(
-                f"tasks.alternatives.offering_id must have a quote, {alternative.offering_id!r} has none"
-            )
         moved = moved_task(task, alternative, home)
         view = task_view(request, moved, quotes[alternative.offering_id], residual)
         if view.outlook is None:
@@ -151,193 +129,9 @@ def _worth_moving(
     return chosen
 
 
-def moved_task(task: JobTask, alternative: Alternative, home: PolicyView) -> JobTask:
-    """The task of a job that has just left its home: idle, its checkpoint on the way."""
-    overhead_s = max(alternative.migrate_s, task.pending_overhead_s)
-    if home.interrupted:
-        overhead_s = max(overhead_s, home.program.interrupted_s)
-    return replace(
-        task,
-        offering_id=alternative.offering_id,
-        instance_type=alternative.instance_type,
-        holding=Lot(offering_id=alternative.offering_id),
-        interrupted=False,
-        # The checkpoint that is copied is a new one, or what an interruption left.
-        progress_quanta=home.state.progress_quanta,
-        unsaved_quanta=0,
-        pending_overhead_s=overhead_s,
-        notice_lead_s=alternative.notice_lead_s,
-        spent_micro_usd=task.spent_micro_usd + alternative.move_cost_micro_usd,
-        # The plans of a policy are for where it made them.
-        memory=START,
-        table_use=alternative.table_use,
-        alternatives=(),
-        on_demand_reserve_slots=alternative.on_demand_reserve_slots,
-        rescue_instances=alternative.rescue_instances,
-    )
-
-
 def _value(view: PolicyView, outlook: Outlook) -> float:
     left = view.program.work_quanta - view.state.progress_quanta
     return best_value(outlook.table, standing_of(view), offer_of(view), left)
-
-
-def _saved(view: PolicyView, holding: Holding) -> bool:
-    """Whether on-demand, as much of it as there is now, still meets a hard deadline."""
-    if not view.program.hard:
-        return True
-    wanted = view.rescue_instances or view.program.max_instances
-    in_stock = view.on_demand_available >= wanted or view.reserve_slots > 0
-    return in_stock and is_safe(view, holding)
-
-
-def task_answer(request: AllocateRequest, task: JobTask, view: PolicyView) -> JobAnswer:
-    """Ask a task's policy, or the fallback where it lacks a forecast, what to hold on this view."""
-    try:
-        policy = policy_named(task.policy_id)
-    except KeyError as error:
-        raise ValueError(f"tasks.policy_id: {error.args[0]}") from error
-    reason = request.reason
-    memory = task.memory
-    asked = policy
-    if policy.needs_forecast and view.forecast is None:
-        asked = policy_named(FALLBACK_POLICY_ID)
-        memory = START
-        if reason is DecisionReason.POLICY:
-            reason = DecisionReason.FORECAST_OVERDUE
-    decision = decide_slot(asked, view, memory)
-    if decision.reason is not DecisionReason.POLICY:
-        reason = decision.reason
-    lot = Lot(
-        offering_id=task.offering_id,
-        spot=decision.holding.spot,
-        on_demand=decision.holding.on_demand,
-    )
-    return JobAnswer(
-        job_id=task.job.job_id,
-        policy_id=asked.policy_id,
-        lots=(lot,) if decision.holding.instances else (),
-        # The plans of a policy that was not asked are stale: it starts them again.
-        memory=decision.memory if asked is policy else START,
-        reason=reason,
-    )
-
-
-def task_view(
-    request: AllocateRequest, task: JobTask, quote: Quote, residual: ResidualCapacity
-) -> PolicyView:
-    """What a task's policy may know: the request's market, less what earlier jobs took."""
-    spot_available = _at_most(residual.spot(task.offering_id), task.most_spot)
-    program = program_of(
-        task.job,
-        task.offering_id,
-        task.instance_type,
-        request.slot_s,
-        task.first_slot_start_ns,
-        task.notice_lead_s,
-    )
-    held = holding_of((task.holding,))
-    reserve_slots = task.on_demand_reserve_slots
-    interrupted = task.interrupted or task.holding.spot > spot_available
-    now = JobProgress(
-        progress_quanta=task.progress_quanta,
-        holding=held,
-        pending_overhead_s=task.pending_overhead_s,
-        unsaved_quanta=task.unsaved_quanta,
-    )
-    return PolicyView(
-        program=program,
-        elapsed_slots=task.elapsed_slots,
-        state=now.fallen() if interrupted else now,
-        interrupted=interrupted,
-        spot_price=quote.spot_price_micro_usd,
-        on_demand_price=quote.on_demand_price_micro_usd,
-        spot_available=spot_available,
-        on_demand_available=on_demand_to_hold(
-            _at_most(residual.on_demand(task.offering_id), task.most_on_demand),
-            held,
-            reserve_slots=reserve_slots,
-        ),
-        forecast=forecast_of(request.forecast, quote, left=spot_available),
-        slot_left_s=request.slot_s - request.offset_s,
-        spent_micro_usd=task.spent_micro_usd,
-        spot_firm=task.spot_firm,
-        outlook=outlook_of(task.table_use, program, request.laws),
-        reserve_slots=reserve_slots,
-        rescue_instances=task.rescue_instances,
-    )
-
-
-def _at_most(left: int, bound: int | None) -> int:
-    return left if bound is None else min(left, bound)
-
-
-def forecast_of(
-    issued: ForecastIssued | None, quote: Quote, *, left: int | None = None
-) -> WindowForecast | None:
-    """The forecast of one offering as planners use it, None where there is none.
-
-    `left` is what of the quoted spot jobs served earlier leave to this one (None: all of it);
-    what they take now is not counted on later.
-    """
-    if issued is None:
-        return None
-    available = quote.spot_available
-    taken = 0
-    if left is not None and available.known:
-        taken = max(0, available.instances - left)
-    for forecast in issued.forecasts:
-        if forecast.offering_id == quote.offering_id and forecast.steps:
-            return window_forecast(
-                forecast,
-                on_demand_price_micro_usd=quote.on_demand_price_micro_usd,
-                taken=taken,
-                counted=available.known,
-            )
-    return None
-
-
-def at_rates(job: Job, throughputs: tuple[Throughput, ...]) -> Job:
-    """The job at other rates; as it is where these are not rates of the same throughputs.
-
-    What was recorded must be accepted: rates that no job can have change nothing.
-    """
-    if [throughput.offering for throughput in throughputs] != [
-        throughput.offering for throughput in job.throughputs
-    ]:
-        return job
-    try:
-        return replace(job, throughputs=throughputs)
-    except ValueError:
-        return job
-
-
-@lru_cache(maxsize=1024)
-def program_of(
-    job: Job,
-    offering_id: str,
-    instance_type: str,
-    slot_s: int,
-    first_slot_start_ns: int,
-    notice_lead_s: int | None,
-) -> JobProgram:
-    """The job compiled for one offering, whose `notice_lead_s` this is, and slot grid.
-
-    Raises
-    ------
-    ValueError
-        The job states no throughput for the offering.
-    """
-    throughput = job.throughput_on(offering_id, instance_type)
-    if throughput is None:
-        raise ValueError(f"job {job.job_id} states no throughput for {offering_id}")
-    return compile_program(
-        job,
-        throughput,
-        slot_s=slot_s,
-        first_slot_start_ns=first_slot_start_ns,
-        notice_lead_s=notice_lead_s,
-    )
 
 
 def capped_quotes(quotes: Sequence[SlotQuote], residual: ResidualCapacity) -> tuple[SlotQuote, ...]:

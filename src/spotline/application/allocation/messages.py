@@ -14,7 +14,7 @@ from spotline.domain.jobs.job import Job
 from spotline.domain.jobs.lot import Lot
 from spotline.domain.market.named_law import NamedLaw
 from spotline.domain.market.slot_quote import SlotQuote
-from spotline.domain.policies.answer import DecisionReason, JobAnswer
+from spotline.domain.policies.answer import DecisionReason, JobAnswer, SpotWorth
 from spotline.domain.solvers.table_spec import TableUse
 
 
@@ -83,6 +83,10 @@ class JobTask:
 class AllocateRequest:
     """Decide one slot for several jobs, in their order, each on what those before it left.
 
+    With `clearing` all jobs bid, and all bids are cleared together. Of an offering among
+    `reclaimed_offering_ids` there was less spot, when the slot opened, than jobs held: whose spot
+    falls there was interrupted; elsewhere it yields.
+
     `reason` says why there is no forecast, or why it is decided again; otherwise it is `POLICY`.
     `laws` are those that the tasks' value tables are solved on. `taken` is what jobs served before
     got, where this is a part of a request.
@@ -98,6 +102,8 @@ class AllocateRequest:
     tasks: tuple[JobTask, ...]
     laws: tuple[NamedLaw, ...] = ()
     taken: tuple[Lot, ...] = ()
+    clearing: bool = False
+    reclaimed_offering_ids: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.slot_s < 1:
@@ -108,9 +114,13 @@ class AllocateRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllocateAnswer:
-    """One answer per task, in order; `request_digest` is the SHA-256 of what was asked."""
+    """One answer per task, in order; `request_digest` is the SHA-256 of what was asked.
+
+    `spot_worth` is what scarce spot was worth to all of them, by offering id, where bids were cleared.
+    """
 
     message_name: ClassVar[str] = "AllocateResponse"
 
     answers: tuple[JobAnswer, ...]
     request_digest: str = ""
+    spot_worth: tuple[SpotWorth, ...] = ()

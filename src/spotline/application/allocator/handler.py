@@ -19,7 +19,7 @@ from spotline.application.admission import (
     refuse_stated_value,
     submitted_again,
 )
-from spotline.application.allocation.allocate import program_of
+from spotline.application.allocation.tasks import program_of
 from spotline.application.allocation.value_tables import terms_of
 from spotline.application.allocator.jobs_state import JobsState as JobsState
 from spotline.application.allocator.statements import stated_again, unattended_again

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from spotline.application.allocation.allocate import at_rates
 from spotline.application.allocation.measuring import Measuring
+from spotline.application.allocation.tasks import at_rates
 from spotline.application.allocator.gang import Gangs
 from spotline.application.allocator.messages import JobState, JobStatus
 from spotline.application.allocator.updates import changeable

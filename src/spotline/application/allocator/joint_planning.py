@@ -22,8 +22,8 @@ from dataclasses import replace
 import numpy as np
 
 from spotline.application.admission import check_job
-from spotline.application.allocation.allocate import forecast_of, program_of
 from spotline.application.allocation.on_demand_quote import valued
+from spotline.application.allocation.tasks import forecast_of, program_of
 from spotline.application.allocator.messages import (
     JointPlan,
     JointSchedule,

@@ -6,12 +6,12 @@ from dataclasses import replace
 from itertools import pairwise
 
 from spotline.application.admission import check_job
-from spotline.application.allocation.allocate import forecast_of, program_of
 from spotline.application.allocation.on_demand_quote import (
     DEFAULT_QUOTE_MARGIN,
     on_demand_quote_micro_usd,
     valued,
 )
+from spotline.application.allocation.tasks import forecast_of, program_of
 from spotline.application.allocator.joint_planning import LEAST_ON_TIME_PPM, plan_together
 from spotline.application.allocator.messages import (
     ComparisonAnswer,

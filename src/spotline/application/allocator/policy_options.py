@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from spotline.application.allocation.allocate import program_of
+from spotline.application.allocation.tasks import program_of
 from spotline.application.allocator.messages import PlanOption, PlanStep
 from spotline.application.market_view import MarketView
 from spotline.application.scenarios import ScenarioSpec, sample_records

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from spotline.application.allocation.allocate import program_of
+from spotline.application.allocation.tasks import program_of
 from spotline.application.board.offers import OFFER_WIDTH, JobOffers
 from spotline.application.market_view import MarketFold
 from spotline.domain.jobs.job import Job

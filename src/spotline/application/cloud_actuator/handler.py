@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from spotline.application.account_modes import note_mode
+from spotline.application.cloud_actuator.charging import charged_by, resumed_behind
 from spotline.application.cloud_actuator.log_fold import FOLDED, LogFold, LogView
 from spotline.application.cloud_actuator.messages import (
     AdmitRequest,
@@ -194,9 +195,7 @@ class ActuateHandler:
                 check_slot(event, *slot_of(before))
                 _open(state, event)
         elif isinstance(event, IncarnationBegun):
-            known = -1 if state.opened is None else state.opened.slot
-            if event.last_slot_before > known:
-                state.resumed_slot = max(state.resumed_slot, event.last_slot_before)
+            state.resumed_slot = resumed_behind(state.opened, state.resumed_slot, event)
         elif isinstance(event, ProvisioningCommanded) and _is_due(state, event.slot):
             # What an earlier revision left behind was never decided and never will be.
             same = (event.slot, event.revision)
@@ -373,21 +372,13 @@ def _with_revision(
 
 
 def _open(state: ActuateState, opened: SlotOpened) -> None:
-    before = state.opened
-    state.unbilled = ()
-    if state.resumed_slot >= 0:
-        # What the lost part of the log billed is billed; from there on prices are those known now.
+    slots, of = charged_by(state.opened, state.resumed_slot, opened), state.opened
+    if state.resumed_slot >= 0 or of is None:
+        # What was quoted last is lost: from there on prices are those known now.
         _quote(state, opened)
-        state.unbilled = tuple(
-            _slot_prices(state, slot, opened.slot_s)
-            for slot in range(state.resumed_slot, opened.slot)
-        )
-        state.resumed_slot = -1
-    elif before is not None and not before.last:
-        # A market that skips slots keeps its last prices; what is held goes on costing.
-        state.unbilled = tuple(
-            _slot_prices(state, slot, before.slot_s) for slot in range(before.slot, opened.slot)
-        )
+        of = opened
+    state.unbilled = tuple(_slot_prices(state, slot, of.slot_s) for slot in slots)
+    state.resumed_slot = -1
     state.opened = opened
     state.revision = -1
     _quote(state, opened)

@@ -306,6 +306,9 @@ class Launching:
         grant = await self._launch(request, launch)
         if grant.refusal is not None and not grant.instances:
             self._be_patient(launch, grant.refusal)
+            if grant.refusal.refusal_class is RefusalClass.SERVER:
+                # It may have failed once it had launched.
+                grant = await self._look_up(launch, grant.refusal)
         retry_after_s = cooldowns.note(wanted, len(grant.instances), grant.refusal)
         if grant.refusal is None:
             return grant

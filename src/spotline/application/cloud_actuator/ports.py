@@ -263,7 +263,8 @@ class CloudProvider(Protocol):
     async def list(self, owner_name: str) -> Sequence[Instance]:
         """What the cloud shows now of the instances that carry the owner's tag, in launch order.
 
-        Eventually consistent: a fresh launch may be missing. Ended ones are shown for a while.
+        Eventually consistent: a fresh launch may be missing. Ended ones are shown for a while. Where
+        a part of the cloud does not answer it is a `PartialListing` (`listings`).
         """
         ...
 

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from spotline.application.cloud_actuator.listings import silent_in
 from spotline.application.cloud_actuator.lives import SEEN, LivesInHand, stranger_life
 from spotline.application.cloud_actuator.messages import Moment
 from spotline.application.cloud_actuator.ports import (
@@ -156,7 +157,8 @@ async def look(
     left
         Instances that the ledger holds no more and that are not to be asked to end yet.
     """
-    shown = {instance.instance_id: instance for instance in await cloud.list(ledger.owner.name)}
+    listing = await cloud.list(ledger.owner.name)
+    shown, silent = {instance.instance_id: instance for instance in listing}, silent_in(listing)
     not_in_hand = [instance_id for instance_id in shown if instance_id not in lives]
     lives.remember((await ledger.lives_of(not_in_hand)).values())
     tokens = {launch.token for intent in await ledger.pending() for launch in intent.launches}
@@ -165,6 +167,8 @@ async def look(
     adopted: list[Instance] = []
     for instance in shown.values():
         seen = SEEN[instance.state]
+        if instance.instance_id in lives and instance.offering_id in silent:
+            continue  # it is shown as it was
         if instance.instance_id in lives:
             lives.learn(instance.instance_id, seen)
         elif instance.token in unknown:
@@ -175,10 +179,10 @@ async def look(
         elif instance.token not in tokens and instance.state is not InstanceState.ENDED:
             # Nobody knows who ordered it: it is ended only if it is seen again.
             lives.begin(stranger_life(instance, lives.now_ns), seen)
-    _miss(lives, shown)
-    waiting = _look_up(lives, unknown, shown)
+    _miss(lives, shown, silent)
+    waiting = _look_up(lives, unknown, shown, silent)
     for life in lives.all():
-        if life.subject not in waiting:
+        if life.subject not in waiting and life.offering_id not in silent:
             lives.learn(life.subject, LifeInput.TIME_PASSED)
     booked = {*held, *left, *(instance.instance_id for instance in adopted)}
     stopping = [*lives.to_stop(), *_unbooked(lives, booked)] if may_stop else []
@@ -213,12 +217,15 @@ def _unbooked(lives: LivesInHand, booked: Collection[str]) -> list[str]:
 
 
 def _look_up(
-    lives: LivesInHand, unknown: Mapping[str, InstanceLife], shown: Mapping[str, Instance]
+    lives: LivesInHand,
+    unknown: Mapping[str, InstanceLife],
+    shown: Mapping[str, Instance],
+    silent: Collection[str],
 ) -> set[str]:
     """Learn what became of launches of unknown outcome.
 
     What shows, and may not be taken over by this look, waits for one that may: those tokens are
-    returned.
+    returned. A launch where nobody answers is not looked up in vain.
     """
     waiting = {
         instance.token
@@ -228,7 +235,7 @@ def _look_up(
     for token, launch in unknown.items():
         if len(lives.of_token(token)) >= launch.instances:
             lives.learn(token, LifeInput.FOUND)
-        elif token not in waiting:
+        elif token not in waiting and launch.offering_id not in silent:
             lives.learn(token, LifeInput.NOT_FOUND)
     return waiting
 
@@ -238,8 +245,10 @@ def _is_ours(lives: LivesInHand, subject: str) -> bool:
     return life is not None and life.ours
 
 
-def _miss(lives: LivesInHand, shown: Mapping[str, Instance]) -> None:
+def _miss(lives: LivesInHand, shown: Mapping[str, Instance], silent: Collection[str]) -> None:
     for life in lives.all():
+        if life.offering_id in silent:
+            continue
         if not life.is_launch and life.instance_id not in shown:
             lives.learn(life.instance_id, LifeInput.MISSING)
 

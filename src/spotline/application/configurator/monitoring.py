@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 
-from spotline.application.allocation.allocate import at_rates
+from spotline.application.allocation.tasks import at_rates
 from spotline.domain.configuration.configuration import MeasuredRun, RunOutcome
 from spotline.domain.configuration.provenance import OriginKind
 from spotline.domain.configuration.reestimation import (

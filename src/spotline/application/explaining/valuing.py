@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from spotline.application.allocation.allocate import (
-    MOVE_MARGIN_PPM,
+from spotline.application.allocation.messages import AllocateRequest, JobTask
+from spotline.application.allocation.tasks import (
+    move_margin_micro_usd,
     moved_task,
     task_answer,
     task_view,
 )
-from spotline.application.allocation.messages import AllocateRequest, JobTask
 from spotline.application.explaining.cuts import NO_CUT, Bounds, Cut, cut_of
 from spotline.application.explaining.facts import DecidedTurn, usd_text
 from spotline.application.explaining.futures import (
@@ -47,7 +47,7 @@ from spotline.domain.policies.params import offer_of, standing_of
 from spotline.domain.policies.registry import FALLBACK_POLICY_ID, policy_named
 from spotline.domain.policies.sdp import SDP
 from spotline.domain.solvers.value_table import best_value, holding_value
-from spotline.domain.units import PPM, cost_micro_usd
+from spotline.domain.units import PPM
 
 # Futures per alternative: as many as these decisions of the replayed policy pay for.
 MOST_FUTURES = 64
@@ -136,10 +136,12 @@ def considered(
 
 
 def _task_of(turn: DecidedTurn, job_id: str) -> tuple[JobTask, tuple[JobAnswer, ...]] | None:
-    """A job's task and the answers before its own."""
-    for index, task in enumerate(turn.request.tasks if turn.request is not None else ()):
+    """A job's task and the answers before its own; of all others where bids were cleared."""
+    request = turn.request
+    for index, task in enumerate(request.tasks if request is not None else ()):
         if task.job.job_id == job_id:
-            return task, turn.answers[:index]
+            after = turn.answers[index + 1 :] if request is not None and request.clearing else ()
+            return task, (*turn.answers[:index], *after)
     return None
 
 
@@ -250,13 +252,7 @@ def _move_cut(here: Bounds, there: Bounds, answer: JobAnswer) -> Cut:
         return AlternativeCut.RULE, "its policy would hold nothing there"
     cost = there.view.spent_micro_usd - here.view.spent_micro_usd
     gain = _best(there.view) - cost - _best(here.view)
-    margin = (
-        cost_micro_usd(
-            here.view.on_demand_price, here.view.program.max_instances, here.view.program.slot_s
-        )
-        * MOVE_MARGIN_PPM
-        // PPM
-    )
+    margin = int(move_margin_micro_usd(here.view))
     if gain <= margin:
         more = f"{usd_text(round(abs(gain)))} {'more' if gain > 0 else 'less'}"
         said = (

@@ -18,6 +18,7 @@ from spotline.domain.forecasting.law_book import LawBook
 from spotline.domain.market.forecast import CountProbability, ForecastStep, OfferingForecast
 from spotline.domain.market.law import law_id_of
 from spotline.domain.market.named_law import NamedLaw
+from spotline.domain.market.prior_laws import NO_PRIORS, PriorLaws
 from spotline.domain.market.reservations import is_reserved
 from spotline.domain.units import PPM
 
@@ -57,20 +58,33 @@ class ForecastHandler:
         A forecaster's class, from the registry.
     horizon_slots
         Steps to forecast, >= 1.
+    watch_laws
+        Forget what a market did before its law changed; logs of before 0.3.0 did not.
+    priors
+        Laws from elsewhere, which the market's own are drawn towards.
     """
 
     spec = SPEC
 
     def __init__(
-        self, factory: type[Forecaster], *, horizon_slots: int = DEFAULT_HORIZON_SLOTS
+        self,
+        factory: type[Forecaster],
+        *,
+        horizon_slots: int = DEFAULT_HORIZON_SLOTS,
+        watch_laws: bool = False,
+        priors: PriorLaws = NO_PRIORS,
     ) -> None:
         check_horizon(horizon_slots, horizon_slots)
         self._factory = factory
         self._horizon_slots = horizon_slots
+        self._watch_laws = watch_laws
+        self._priors = priors
 
     def initial(self) -> ForecastState:
         """A forecaster without any knowledge."""
-        return ForecastState(forecaster=self._factory(self._horizon_slots))
+        return ForecastState(
+            forecaster=self._factory(self._horizon_slots), book=LawBook(watches=self._watch_laws)
+        )
 
     def check(self, state: ForecastState, event: Event) -> None:
         """Refuse a slot that cannot be gone on from; see `Checks`."""
@@ -101,13 +115,26 @@ class ForecastHandler:
                     scores=state.forecaster.scores(),
                 )
                 # Laws first: a service that has waited for the forecast of a slot knows them too.
-                return Outcome(events=(*_laws(state), issued))
+                return Outcome(events=(*self._laws(state, event.slot_s), issued))
             case _:
                 return NOTHING
 
     def due(self, state: ForecastState) -> Sequence[Timer]:
         """No timers: slots open by event."""
         return ()
+
+    def _laws(self, state: ForecastState, slot_s: int) -> tuple[MarketLawLearned, ...]:
+        """The laws of all offerings, where it is time to learn them again."""
+        if not state.book.is_due(self._priors):
+            return ()
+        return tuple(
+            MarketLawLearned(
+                slot=state.slot,
+                offering_id=offering_id,
+                named=NamedLaw(law_id=law_id_of(law), law=law),
+            )
+            for offering_id, law in sorted(state.book.learn(self._priors, slot_s=slot_s).items())
+        )
 
 
 def _traded(event: SlotOpened) -> SlotOpened:
@@ -130,33 +157,25 @@ def _without_spot(event: SlotOpened, horizon_slots: int) -> Iterator[OfferingFor
             )
 
 
-def _laws(state: ForecastState) -> tuple[MarketLawLearned, ...]:
-    """The laws of all offerings, where it is time to learn them again."""
-    if not state.book.is_due:
-        return ()
-    return tuple(
-        MarketLawLearned(
-            slot=state.slot,
-            offering_id=offering_id,
-            named=NamedLaw(law_id=law_id_of(law), law=law),
-        )
-        for offering_id, law in sorted(state.book.learn().items())
-    )
-
-
 class ForecastStateCodec:
     """Writes and reads the handler's state for snapshots."""
 
     def __init__(
-        self, factory: type[Forecaster], *, horizon_slots: int = DEFAULT_HORIZON_SLOTS
+        self,
+        factory: type[Forecaster],
+        *,
+        horizon_slots: int = DEFAULT_HORIZON_SLOTS,
+        watch_laws: bool = False,
     ) -> None:
         self._factory = factory
         self._horizon_slots = horizon_slots
+        self._watch_laws = watch_laws
 
     @property
     def version(self) -> str:
-        """Model, library version and horizon: a snapshot of any other is to be refolded."""
-        return f"6 {self._factory.state_version} horizon={self._horizon_slots}"
+        """Model, library version, horizon: a snapshot of any other is to be refolded."""
+        watched = " watched" if self._watch_laws else ""
+        return f"7 {self._factory.state_version} horizon={self._horizon_slots}{watched}"
 
     def dump(self, state: ForecastState) -> bytes:
         """Write a line with the slot, its time, the length of the law book; that; the forecaster."""

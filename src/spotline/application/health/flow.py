@@ -11,17 +11,20 @@ from spotline.application.health.conditions import (
     lasting,
     size,
 )
+from spotline.application.incarnations import FIRST
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlaceFacts:
     """How far a durable place in the log has come, as the broker has it.
 
-    `floor_seq` is the last acknowledged entry, `waiting` how many behind it are not acknowledged.
+    `floor_seq` is the last acknowledged entry, `waiting` how many behind it are not acknowledged,
+    `incarnation` that of the log when the place was opened last.
     """
 
     floor_seq: int
     waiting: int
+    incarnation: int = FIRST
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

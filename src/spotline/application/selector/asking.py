@@ -48,6 +48,8 @@ def allocate_request(
         reason=reason,
         tasks=tasks,
         laws=_laws_of(tasks, state.runs),
+        clearing=state.clearing,
+        reclaimed_offering_ids=() if state.offset_s else tuple(sorted(state.reclaimed)),
     )
 
 
@@ -172,6 +174,7 @@ def fallback_request(state: SelectorState, options: SelectorOptions) -> Allocate
         request,
         tasks=tasks,
         laws=(),
+        clearing=False,
         forecast=None,
         reason=DecisionReason.ALLOCATOR_UNAVAILABLE,
     )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from spotline.application.account_modes import note_mode
-from spotline.application.allocation.allocate import at_rates, forecast_of
 from spotline.application.allocation.measuring import Followed
+from spotline.application.allocation.tasks import at_rates, forecast_of
 from spotline.application.allocation.value_tables import same_table_of
 from spotline.application.selector.answer_checks import check_answers
 from spotline.application.selector.endings import note_cancelled, note_exited, note_retry
@@ -281,7 +281,7 @@ def _note_decided(state: SelectorState, event: AllocationDecided) -> None:
     run = state.runs[event.job_id]
     if event.move is not None and event.lots:
         home = event.lots[0].offering_id
-        if run.state.holding.spot > state.offered(event.job_id)[0]:
+        if state.lost_spot(run, 0):
             # It goes with what an interruption left of its work.
             if run.is_run:
                 run.note_loss(0)
@@ -358,7 +358,9 @@ def _note_answer(state: SelectorState, event: AllocationAnswered) -> None:
     if event.outcome is CallOutcome.ANSWERED:
         check_answers(state, event.answers)
         for answer in event.answers:
-            state.runs[answer.job_id].memory = answer.memory
+            run = state.runs[answer.job_id]
+            run.memory = answer.memory
+            run.yielded = run.yielded or answer.yielded is not None
     state.trigger = event
 
 
@@ -436,3 +438,5 @@ def _start_allocating(state: SelectorState, event: Event) -> None:
     # Those whose program has only to end keep what they hold before anybody is served.
     ending = [run.job.job_id for run in state.running() if run.is_finishing or run.is_at_limit]
     state.order = (*ending, *served)
+    if state.clearing:
+        state.reclaimed = state.over_held()

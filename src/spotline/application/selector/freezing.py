@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from spotline.application.allocation.allocate import task_view
 from spotline.application.allocation.messages import AllocateRequest, JobTask
+from spotline.application.allocation.tasks import task_view
 from spotline.application.selector.job_run import JobRun
 from spotline.application.selector.state import SelectorOptions, SelectorState
 from spotline.domain.jobs.job import DeadlineKind

@@ -180,6 +180,7 @@ class SelectHandler:
             trust=ForecastTrust(),
             competing=self._options.competing,
             shared_tables=self._options.shared_tables,
+            clearing=self._options.clearing,
         )
 
     def check(self, state: SelectorState, event: Event) -> None:
@@ -281,8 +282,9 @@ class SelectHandler:
         for job_id in sorted(state.runs):
             run = state.runs[job_id]
             over = run.phase is RunPhase.CLOSED or job_id in closing
-            # A job that moved to other rates (`mixed`) has offers that no one replay is of.
-            if not over or not run.teaches or run.mixed or run.was_cut_short or not run.records:
+            # No one replay is of the offers of a job that moved to other rates or yielded spot.
+            spoilt = run.mixed or run.yielded or run.was_cut_short
+            if not over or not run.teaches or spoilt or not run.records:
                 continue
             if run.elapsed_slots(state.slot) < run.compiled.deadline_slots:
                 continue

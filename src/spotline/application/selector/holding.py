@@ -106,6 +106,8 @@ def _interrupted(
     """Whether the segment that starts now follows a loss of what was held before it."""
     if state.offset_s:
         return any(s.interrupted and s.offset_s == state.offset_s for s in run.segments)
+    if state.clearing:
+        return state.lost_spot(run, granted.spot)
     return run.state.holding.spot > offered(run.job.job_id)[0]
 
 

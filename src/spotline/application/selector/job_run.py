@@ -82,6 +82,7 @@ class JobRun:
     launched: bool = False
     moves: int = 0
     mixed: bool = False
+    yielded: bool = False
     target: Holding = IDLE
     in_doubt: dict[str, int] = field(default_factory=dict)
     lost: int = 0
@@ -147,11 +148,13 @@ class JobRun:
         """Whether what it is offered is still to be kept, for feedback that will come.
 
         A job that never started, was cancelled, failed or was several jobs (`mixed`) gives none
-        when it is over: no policy chose how it ended.
+        when it is over: no policy chose how it ended. Nor does one that `yielded` spot it had bid
+        for: what it was left is an answer to its bids.
         """
         if self.program is None or self.fed_back:
             return False
-        return self.phase is not RunPhase.CLOSED or not (self.was_cut_short or self.mixed)
+        spoilt = self.was_cut_short or self.mixed or self.yielded
+        return self.phase is not RunPhase.CLOSED or not spoilt
 
     @property
     def was_cut_short(self) -> bool:

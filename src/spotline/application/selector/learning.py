@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from spotline.application.allocation.allocate import forecast_of
+from spotline.application.allocation.tasks import forecast_of
 from spotline.application.allocation.value_tables import terms_of
 from spotline.application.selector.job_run import JobRun
 from spotline.application.selector.state import SelectorOptions, SelectorState

@@ -30,4 +30,5 @@ def recomputed_answer(call: Call, recorded: Event) -> Recomputed:
     )
     if recorded.outcome is not CallOutcome.ANSWERED:
         return Recomputed(answer=answer, performed=False)
-    return Recomputed(answer=replace(answer, answers=allocate(request).answers))
+    again = allocate(request)
+    return Recomputed(answer=replace(answer, answers=again.answers, spot_worth=again.spot_worth))

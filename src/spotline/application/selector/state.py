@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
 
-from spotline.application.allocation.allocate import program_of
 from spotline.application.allocation.measuring import Measuring
+from spotline.application.allocation.tasks import program_of
 from spotline.application.allocation.value_tables import table_spec
 from spotline.application.selector.job_run import JobRun, RunPhase
 from spotline.domain.events.event import Event
@@ -73,6 +73,9 @@ class SelectorOptions:
     With `shared_tables` jobs of a class look into one value table, every job has one, and none is
     named before it was announced; logs from before 0.3.0 decide without.
 
+    With `clearing` the bids of all jobs are cleared together (ADR 0061); logs from before 0.3.0 serve
+    jobs in order of slack.
+
     Raises
     ------
     ValueError
@@ -99,6 +102,7 @@ class SelectorOptions:
     limit_grace_s: int = 600
     spending: str = ""
     shared_tables: bool = False
+    clearing: bool = False
 
     def __post_init__(self) -> None:
         if self.rule not in RULES:
@@ -145,6 +149,7 @@ class SelectorState:
     were asked for; both only as far back, and only where, limits need them.
     `mode` is how far decisions of the log reach. `announced` are the ids of shared tables that were
     built once.
+    `reclaimed` are offerings of which the market took spot back as the slot opened, with `clearing`.
     `heard` is the slot as it was opened, `opened` the same with the quotes that it lacked.
     """
 
@@ -153,6 +158,8 @@ class SelectorState:
     competing: bool = True
     shared_tables: bool = False
     announced: set[str] = field(default_factory=set)
+    clearing: bool = False
+    reclaimed: frozenset[str] = frozenset()
     mode: Mode = Mode.LIVE
     offerings: dict[str, Offering] = field(default_factory=dict)
     slot: int = -1
@@ -256,6 +263,8 @@ class SelectorState:
     def offers(self) -> Callable[[str], tuple[int, int]]:
         """What `offered` says of each job, found for all of them in one pass; valid for now."""
         residual = self.residual()
+        if self.clearing and self.competing:
+            return self._offers_beside_others(residual)
         before: dict[str, tuple[int, int]] = {}
 
         def left(run: JobRun) -> tuple[int, int]:
@@ -267,6 +276,43 @@ class SelectorState:
             if run.phase is RunPhase.RUNNING:
                 residual.take_what_is_left(run.lots(run.target))
         return lambda job_id: before.get(job_id) or left(self.runs[job_id])
+
+    def _offers_beside_others(self, residual: ResidualCapacity) -> Callable[[str], tuple[int, int]]:
+        """What each job could have had beside all others, as bids were cleared: no order counts."""
+        taken: dict[str, tuple[int, int]] = {}
+        for run in self.running():
+            before = residual.spot(run.offering_id), residual.on_demand(run.offering_id)
+            residual.take_what_is_left(run.lots(run.target))
+            taken[run.job.job_id] = (
+                before[0] - residual.spot(run.offering_id),
+                before[1] - residual.on_demand(run.offering_id),
+            )
+
+        def beside(job_id: str) -> tuple[int, int]:
+            offering_id = self.runs[job_id].offering_id
+            own = taken.get(job_id, (0, 0))
+            return residual.spot(offering_id) + own[0], residual.on_demand(offering_id) + own[1]
+
+        return beside
+
+    def lost_spot(self, run: JobRun, spot: int) -> bool:
+        """Whether a job whose spot falls to this as the slot opens was interrupted.
+
+        Where bids are cleared, spot is only taken back where jobs held more than there is left.
+        """
+        if self.clearing:
+            return run.offering_id in self.reclaimed and run.state.holding.spot > spot
+        return run.state.holding.spot > self.offered(run.job.job_id)[0]
+
+    def over_held(self) -> frozenset[str]:
+        """Offerings of which jobs held more spot, as the slot opened, than there is."""
+        held: dict[str, int] = {}
+        for run in self.running():
+            held[run.offering_id] = held.get(run.offering_id, 0) + run.state.holding.spot
+        residual = self.residual()
+        return frozenset(
+            offering_id for offering_id, spot in held.items() if spot > residual.spot(offering_id)
+        )
 
     def run_state(self, offering_id: str, space: StateSpace) -> int:
         """Where an offering's spot is in the open slot, on the states of a law."""

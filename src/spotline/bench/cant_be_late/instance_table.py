@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spotline.bench.cant_be_late.ticks import IntArray, TickPrices, TickTerms, is_forced
-from spotline.bench.run_law import MarketChain
+from spotline.domain.market.run_law import MarketChain
 
 Costs = npt.NDArray[np.float32]
 

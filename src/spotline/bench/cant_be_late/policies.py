@@ -20,7 +20,7 @@ from spotline.bench.cant_be_late.rules import (
 )
 from spotline.bench.cant_be_late.ticks import IntArray, TickPrices, TickTerms, Windows
 from spotline.bench.cant_be_late.traces import TICK_S
-from spotline.bench.run_law import LawMix
+from spotline.domain.market.run_law import LawMix
 
 SPOTLINE: Final = "spotline"
 CLAIRVOYANT: Final = "clairvoyant"

@@ -27,8 +27,8 @@ from spotline.bench.cant_be_late.report import PolicyRuns, compared, document, g
 from spotline.bench.cant_be_late.rules import LONGEST_DEADLINE_TICKS, Variant, variants_of
 from spotline.bench.cant_be_late.ticks import Windows
 from spotline.bench.cant_be_late.traces import Trace, read_traces, window_starts
-from spotline.bench.run_law import LawMix, learn_mix
 from spotline.contracts.errors import ContractError
+from spotline.domain.market.run_law import LawMix, learn_mix
 
 LEAVE_OUT: Final = ("region", "zone", "none")
 

@@ -38,7 +38,7 @@ from spotline.bench.cant_be_late.ticks import (
     run_tick,
     slack_of,
 )
-from spotline.bench.run_law import MarketChain
+from spotline.domain.market.run_law import MarketChain
 
 Beliefs = npt.NDArray[np.float32]
 

@@ -45,7 +45,8 @@ from spotline.bench.cant_be_late.single import CantBeLateOptions, training_of
 from spotline.bench.cant_be_late.table_runs import Zones, filter_beliefs, run_zones
 from spotline.bench.cant_be_late.ticks import IntArray, Windows
 from spotline.bench.cant_be_late.traces import Trace, read_traces, window_starts
-from spotline.bench.run_law import (
+from spotline.contracts.errors import ContractError
+from spotline.domain.market.run_law import (
     LawMix,
     MarketChain,
     common_law,
@@ -54,7 +55,6 @@ from spotline.bench.run_law import (
     mix_of,
     own_law,
 )
-from spotline.contracts.errors import ContractError
 
 SINGLE_ZONE: Final = "single_zone"
 ALL_ZONES: Final = "all zones"

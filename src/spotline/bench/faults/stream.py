@@ -48,6 +48,11 @@ class DurablePlace:
         """Up to where its owner is done: an acknowledgement that was lost does not come again."""
         return self.acked_seq if self.owner is None else max(self.acked_seq, self.owner.acked_seq)
 
+    def facts(self, last_seq: int) -> PlaceFacts:
+        """How the broker tells of it."""
+        waiting = max(0, last_seq - self.acked_seq)
+        return PlaceFacts(floor_seq=self.acked_seq, waiting=waiting, incarnation=self.incarnation)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerCopy:
@@ -280,18 +285,9 @@ class MemoryStream:
     async def facts(self, places: Sequence[str] = ()) -> LogFacts:
         """How the stream and these places are; see the port."""
         await self._asked()
-        known = {name: self.broker.places[name] for name in places if name in self.broker.places}
-        return LogFacts(
-            first_seq=1,
-            last_seq=self.broker.last_seq,
-            places={
-                name: PlaceFacts(
-                    floor_seq=place.acked_seq,
-                    waiting=max(0, self.broker.last_seq - place.acked_seq),
-                )
-                for name, place in known.items()
-            },
-        )
+        last_seq, known = self.broker.last_seq, self.broker.places
+        told = {name: known[name].facts(last_seq) for name in places if name in known}
+        return LogFacts(first_seq=1, last_seq=last_seq, places=told)
 
     async def last_seq(self) -> int:
         """The greatest stored `seq`, 0 when empty."""

@@ -48,7 +48,7 @@ from spotline.adapters.network.skyplane import (
 from spotline.bench.cant_be_late.traces import TICK_S, read_traces
 from spotline.bench.placement.jobs import A100_40, drawn_jobs
 from spotline.bench.placement.setting import Disruption, PriceCurve, Setting
-from spotline.bench.run_law import RunLaw, common_law, count_runs, own_law
+from spotline.domain.market.run_law import RunLaw, common_law, count_runs, own_law
 from spotline.domain.placement.graph import Link, Region, RegionGraph
 from spotline.domain.placement.interface import CostBasis
 from spotline.domain.units import NS_PER_S, S_PER_HOUR, ns_from_datetime

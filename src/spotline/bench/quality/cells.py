@@ -13,6 +13,7 @@ from spotline.bench.quality.episodes import (
     Regime,
     Replays,
     by_name,
+    changes_of,
     joined,
     learn_law_before,
     market_series,
@@ -73,7 +74,8 @@ class Density:
 class Course:
     """One series of a family with all that its jobs are decided by.
 
-    `frozen` is the law of the first half, `adapting` those learned anew from what was seen since;
+    `frozen` is the law of the first half, `adapting` those learned anew from what was seen since,
+    or since the law was last seen to change;
     `rehearsing` is the one that rehearsals in the second quarter know, learned from the first.
     """
 
@@ -91,8 +93,9 @@ class Course:
 
 
 def courses_of(family: Family, forecasts: Forecasts, *, relearn_slots: int) -> tuple[Course, ...]:
-    """Lay out a family; laws adapt every `relearn_slots` slots."""
+    """Lay out a family; laws adapt every `relearn_slots` slots, and where a change is seen."""
     courses = []
+    changes = {id(one): changes_of(one) for one in family.series}
     for one in family.series:
         others = [
             other
@@ -100,17 +103,21 @@ def courses_of(family: Family, forecasts: Forecasts, *, relearn_slots: int) -> t
             if other is not one and (other.together, other.world) == (one.together, one.world)
         ]
         cuts = range(one.half, one.slots, relearn_slots)
-        laws = {
-            slot: LawInForce(from_slot=slot, law=learn_law_before(one, others, slot))
-            for slot in (one.half // 2, *cuts)
-        }
+        frozen, rehearsing = (
+            LawInForce(from_slot=slot, law=learn_law_before(one, others, slot))
+            for slot in (one.half, one.half // 2)
+        )
+        known = {other.name: changes[id(other)] for other in (one, *others)}
         courses.append(
             Course(
                 series=one,
                 market=market_series(one, forecasts[one.together, one.name, one.world]),
-                frozen=(laws[one.half],),
-                adapting=tuple(laws[slot] for slot in cuts),
-                rehearsing=(laws[one.half // 2],),
+                frozen=(frozen,),
+                adapting=tuple(
+                    LawInForce(from_slot=slot, law=learn_law_before(one, others, slot, known))
+                    for slot in cuts
+                ),
+                rehearsing=(rehearsing,),
             )
         )
     return tuple(courses)

@@ -28,6 +28,9 @@ def quality(
     only: Annotated[
         list[str] | None, typer.Option("--family", help="Family to run; all by default.")
     ] = None,
+    censored: Annotated[
+        bool, typer.Option("--censored", help="Hide counts in a run of every family.")
+    ] = False,
     forecaster: Annotated[
         str | None, typer.Option(help="Another forecaster than the default.")
     ] = None,
@@ -44,6 +47,7 @@ def quality(
         names=tuple(only or ()),
         forecaster=forecaster or DEFAULT_FORECASTER,
         command=command_line(),
+        censored=censored,
         tell=teller(console),
     )
     write_figures(figures, out)

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
 
 from spotline.bench.quality.families import SLOT_S, JobSize, Series
-from spotline.domain.forecasting.law_book import MOST_INSTANCES
+from spotline.domain.forecasting.law_book import EVERY_SLOTS, MOST_INSTANCES
 from spotline.domain.jobs.program import JobProgram
-from spotline.domain.market.law import MarketLaw, learn_laws, run_states
+from spotline.domain.market.law import MarketLaw, choose_space, learn_laws, run_states
+from spotline.domain.market.law_drift import changed_at
 from spotline.domain.policies.compiled import (
     ForecastSeries,
     MarketSeries,
@@ -97,18 +99,49 @@ class LawInForce:
     law: MarketLaw
 
 
-def learn_law_before(series: Series, others: Sequence[Series], slot: int) -> MarketLaw:
-    """The law of a series learned from its slots before `slot`, and from those of the `others`."""
-    past = {one.name: _past(one, slot) for one in (series, *others)}
+Changes = tuple[tuple[int, int], ...]
+"""When a change of law was seen, and the slot since which the new one holds: ascending."""
+
+
+def changes_of(series: Series) -> Changes:
+    """Watch a series for changes of its law as the forecaster service does."""
+    changes: list[tuple[int, int]] = []
+    since = 0
+    for slot in range(EVERY_SLOTS, series.slots + 1, EVERY_SLOTS):
+        counts, price_ppm = _past(series, since, slot)
+        space = choose_space(counts, price_ppm, most_instances=MOST_INSTANCES)
+        changed = changed_at(space, counts, price_ppm)
+        if changed:
+            since += changed
+            changes.append((slot, since))
+    return tuple(changes)
+
+
+def learn_law_before(
+    series: Series,
+    others: Sequence[Series],
+    slot: int,
+    changes: Mapping[str, Changes] = MappingProxyType({}),
+) -> MarketLaw:
+    """The law of a series learned from its slots before `slot`, and from those of the `others`.
+
+    Of a series among `changes`, by name, what was before the last one seen by then is forgotten.
+    """
+    past = {}
+    for one in (series, *others):
+        seen = [since for at, since in changes.get(one.name, ()) if at <= slot]
+        past[one.name] = _past(one, seen[-1] if seen else 0, slot)
     return learn_laws(past, most_instances=MOST_INSTANCES)[series.name]
 
 
-def _past(series: Series, slot: int) -> tuple[IntArray, IntArray]:
+def _past(series: Series, first: int, end: int) -> tuple[IntArray, IntArray]:
     market = series.market
     price_ppm = (
-        market.spot_price_micro_usd[:slot, 0] * PPM // market.on_demand_price_micro_usd[:slot, 0]
+        market.spot_price_micro_usd[first:end, 0]
+        * PPM
+        // market.on_demand_price_micro_usd[first:end, 0]
     )
-    return market.spot_available[:slot, 0], price_ppm
+    return market.spot_available[first:end, 0], price_ppm
 
 
 # --- replays ----------------------------------------------------------------------------------

@@ -16,6 +16,13 @@ import numpy.typing as npt
 from spotline.adapters.market.importing import import_market
 from spotline.adapters.market.options import ImportOptions
 from spotline.adapters.market.parse import time_ns
+from spotline.bench.quality.skynomad_series import (
+    H100_LEARNED_DAYS,
+    NINE_ZONES_START,
+    read_h100,
+    read_v100_prices,
+    with_prices,
+)
 from spotline.contracts.errors import ContractError
 from spotline.domain.market.market import Market
 
@@ -69,12 +76,15 @@ class Series:
         Which price seed; 0 where prices are recorded.
     market
         A single offering, in slots of `SLOT_S` seconds, from the first of `together` on.
+    learned_slots
+        How many may be learned from, where that is not half of them.
     """
 
     name: str
     together: str
     world: int
     market: Market
+    learned_slots: int | None = None
 
     @property
     def slots(self) -> int:
@@ -84,6 +94,8 @@ class Series:
     @property
     def half(self) -> int:
         """The first slot of what is reported; all before may be learned from."""
+        if self.learned_slots is not None:
+            return self.learned_slots
         return self.market.slots // 2
 
     @property
@@ -149,7 +161,7 @@ def load_families(
 def _cut(series: Series, most_slots: int | None) -> Series:
     if most_slots is None or series.slots <= most_slots:
         return series
-    return replace(series, market=series.market.between(0, most_slots))
+    return replace(series, market=series.market.between(0, most_slots), learned_slots=None)
 
 
 def synthetic_price_ppm(slots: int, *, seed: int, name: str) -> IntArray:
@@ -182,13 +194,22 @@ def synthetic_price_ppm(slots: int, *, seed: int, name: str) -> IntArray:
 
 
 def _traces(
-    data: Path, kind: str, *, scale: int = 1, price: Path | None = None, seeds: Sequence[int] = ()
+    data: Path,
+    kind: str,
+    *,
+    scale: int = 1,
+    price: Path | None = None,
+    seeds: Sequence[int] = (),
+    start: str | None = None,
 ) -> tuple[Series, ...]:
-    """Every zone of every dated folder, each for itself: zones of one set differ in length."""
+    """Every zone of every dated folder, each for itself: zones of one set differ in length.
+
+    The first tick is at `start`, by default where the folder's day begins.
+    """
     series = []
     root = data / _SKYPILOT / kind
     for folder in sorted(root.iterdir()) if root.is_dir() else ():
-        start_ns = time_ns(_date_of(folder), str(folder))
+        start_ns = time_ns(start or _date_of(folder), str(folder))
         for path in sorted(folder.glob("*.json*")):
             options = ImportOptions(
                 price=price or Decimal("0.918"), start_ns=start_ns, slot_s=SLOT_S
@@ -235,6 +256,28 @@ def _single_zones(data: Path) -> tuple[Series, ...]:
     return _traces(data, "availability/1-node", seeds=PRICE_SEEDS[:1])
 
 
+def _nine_zones(data: Path) -> tuple[Series, ...]:
+    prices = read_v100_prices(data)
+    if not prices:
+        return ()
+    found = _traces(data, "availability/1-node", start=NINE_ZONES_START)
+    return tuple(replace(one, market=with_prices(one.market, prices)) for one in found)
+
+
+def _h100(data: Path) -> tuple[Series, ...]:
+    learned = H100_LEARNED_DAYS * 86_400 // SLOT_S
+    return tuple(
+        Series(
+            name=market.offerings[0].zone,
+            together="h100",
+            world=0,
+            market=market,
+            learned_slots=learned,
+        )
+        for market in read_h100(data, SLOT_S)
+    )
+
+
 def _neocloud(data: Path) -> tuple[Series, ...]:
     series = []
     for path in sorted((data / _NEOCLOUD).glob("*.jsonl.gz")):
@@ -274,6 +317,18 @@ _FAMILIES: Mapping[str, tuple[str, JobSize, Callable[[Path], tuple[Series, ...]]
                 "one instance, the dearest is on-demand",
                 GANG,
                 _neocloud,
+            ),
+            "nine-zones": (
+                "the nine zones of `single-zones`, each for itself, with the spot prices of the "
+                "same days (2023); the job uses one instance for 80/12 slots",
+                SINGLE,
+                _nine_zones,
+            ),
+            "h100": (
+                "H100 in nine GCP zones, October 2025: how many of 16 could be launched, list "
+                "prices; days 1-4 are learned from, days 5-7 reported",
+                GANG,
+                _h100,
             ),
         }
     )

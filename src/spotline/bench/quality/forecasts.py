@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from spotline.application.allocation.allocate import forecast_of
+from spotline.application.allocation.tasks import forecast_of
 from spotline.bench.quality.families import Series
 from spotline.domain.events.forecast import ForecastIssued
 from spotline.domain.events.market import SlotOpened

@@ -20,7 +20,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from spotline.bench.quality.cells import Cell, Course, Density, serve
+from spotline.bench.quality.cells import (
+    CLAIRVOYANT,
+    SPOTLINE,
+    Cell,
+    Course,
+    Density,
+    serve,
+)
 from spotline.bench.quality.episodes import (
     BASE,
     IntArray,
@@ -28,10 +35,12 @@ from spotline.bench.quality.episodes import (
     Replays,
     joined,
     program_of,
+    replay_series,
     spaced_starts,
     table_for,
 )
 from spotline.bench.quality.families import Family
+from spotline.bench.quality.statistics import bootstrap_points
 from spotline.domain.jobs.program import JobProgram
 from spotline.domain.jobs.progress import JobProgress, advance
 from spotline.domain.market.law import RunTracker, run_states
@@ -59,6 +68,9 @@ SHORT_POOL = (
     "hybrid(5)",
 )
 DEADLINE_SLOTS = 10
+# Longer than any life of a job.
+_BLOCK_SLOTS = 2 * DEADLINE_SLOTS
+_BOOTSTRAP_SEED = 5
 
 
 @dataclass(slots=True, kw_only=True)
@@ -241,6 +253,41 @@ def run_information(
     For `censored` the courses must carry forecasts of prices alone. The optimum, and what a miss
     is, are those of full information.
     """
+
+    def replays(index: int, program: JobProgram, law: LawInForce, starts: IntArray) -> Replays:
+        return _replay(index, information, program, courses[index].market, law, starts)
+
+    return _cell(family, courses, density, replays)
+
+
+def run_counted(family: Family, courses: Sequence[Course], density: Density) -> Cell:
+    """Replay the same short pool on the same jobs with full information, to compare."""
+    policies = [policy_named(name) for name in SHORT_POOL]
+
+    def replays(index: int, program: JobProgram, law: LawInForce, starts: IntArray) -> Replays:
+        market = courses[index].market
+        return replay_series(index, program, market, policies, (law,), starts, optimum=False)
+
+    return _cell(family, courses, density, replays)
+
+
+def points_behind(cell: Cell, counted: Cell) -> tuple[float, float, float]:
+    """Points of the clairvoyant that the default earns beyond what it does where all is seen."""
+    return bootstrap_points(
+        cell.utility(SPOTLINE) - counted.utility(SPOTLINE),
+        cell.utility(CLAIRVOYANT),
+        cell.lines,
+        block_slots=_BLOCK_SLOTS,
+        seed=_BOOTSTRAP_SEED,
+    )
+
+
+def _cell(
+    family: Family,
+    courses: Sequence[Course],
+    density: Density,
+    replays: Callable[[int, JobProgram, LawInForce, IntArray], Replays],
+) -> Cell:
     soft, hard, rehearsed = [], [], []
     for index, one in enumerate(courses):
         price = one.series.on_demand_price
@@ -251,11 +298,11 @@ def run_information(
         )
         starts = spaced_starts(half, slots - loose.end_slots + 1, density.reported)
         early = spaced_starts(half // 2, half - DEADLINE_SLOTS + 1, density.rehearsed)
-        run = _replay(index, information, loose, one.market, one.frozen[0], starts)
+        run = replays(index, loose, one.frozen[0], starts)
         best = clairvoyant_many(loose, one.market, starts).upper_utility_micro_usd
         soft.append(replace(run, optimum=best))
-        hard.append(_replay(index, information, strict, one.market, one.frozen[0], starts))
-        rehearsed.append(_replay(index, information, loose, one.market, one.rehearsing[0], early))
+        hard.append(replays(index, strict, one.frozen[0], starts))
+        rehearsed.append(replays(index, loose, one.rehearsing[0], early))
     jobs, before = joined(soft), joined(rehearsed)
     return Cell(
         family=family,

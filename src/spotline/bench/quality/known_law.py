@@ -11,10 +11,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from spotline.bench.quality.certified import certified
 from spotline.bench.quality.episodes import BASE, IntArray, program_of, table_for
 from spotline.bench.quality.families import GANG
 from spotline.bench.quality.statistics import FloatArray, percent
+from spotline.domain.certificates.certificate import MOST_ENTRIES
 from spotline.domain.forecasting.law_book import MOST_INSTANCES
+from spotline.domain.jobs.program import JobProgram
 from spotline.domain.market.law import (
     MarketLaw,
     StateSpace,
@@ -26,12 +29,15 @@ from spotline.domain.policies.compiled import MarketSeries, clairvoyant_many, re
 from spotline.domain.policies.prediction import UNCOUNTED
 from spotline.domain.policies.registry import FALLBACK_POLICY_ID, policy_named
 from spotline.domain.policies.sdp import SDP
+from spotline.domain.solvers.table_terms import TableTerms
 from spotline.domain.units import PPM
 
 LEARNED_SLOTS = 300
 DEADLINE_SLOTS = 10
 _ON_DEMAND_PRICE = 3_060_000
 _PATH_SEED = 101
+# Slots for which the ages of runs are told apart: longer than any job lives.
+_AGES = 16
 _LEARNING_SEEDS = (201, 202, 203, 204, 205)
 
 
@@ -57,22 +63,56 @@ def _memoryless() -> KnownLaw:
 
 def _heavy_tailed() -> KnownLaw:
     """Runs end ever more rarely the longer they have lasted; ages are told apart exactly."""
-    ages = 12
+    ages = np.arange(1, 13)
+    return KnownLaw(
+        name="heavy-tailed",
+        description="gangs of 16; the longer a run has lasted, the longer it goes on",
+        law=_renewal(0.30 / ages, 0.35 / ages),
+    )
+
+
+def _pareto() -> KnownLaw:
+    """Runs are discretised Pareto: P(longer than k) = (1 + k / scale) ** -1.2, no variance."""
+    ages = np.arange(_AGES)
+    down, up = (_hazards((1.0 + ages / scale) ** -1.2) for scale in (1.5, 2.5))
+    return KnownLaw(
+        name="pareto",
+        description="gangs of 16; runs of discretised Pareto length, exponent 1.2",
+        law=_renewal(down, up),
+    )
+
+
+def _exponentials() -> KnownLaw:
+    """Every run is short or long, and nobody sees which: a mixture of two geometric lengths."""
+    ages = np.arange(_AGES)
+    down = _hazards(0.7 * 0.4**ages + 0.3 * 0.95**ages)
+    up = _hazards(0.5 * 0.5**ages + 0.5 * 0.97**ages)
+    return KnownLaw(
+        name="exponentials",
+        description="gangs of 16; short runs of 2 slots among long ones of 20 to 33",
+        law=_renewal(down, up),
+    )
+
+
+def _hazards(longer: FloatArray) -> FloatArray:
+    """Chance that a run ends in each of its slots, from that of being longer than so many."""
+    ends: FloatArray = 1.0 - longer[1:] / longer[:-1]
+    return ends
+
+
+def _renewal(down: FloatArray, up: FloatArray) -> MarketLaw:
+    """Gangs of 16 whose runs end with a chance given by their age, after the last as in it."""
+    ages = down.size
     space = StateSpace(
         level_starts=(0, 16), age_starts=tuple(range(1, ages + 1)), price_centres_ppm=(300_000,)
     )
     run = np.zeros((2 * ages, 2 * ages))
-    for level, first_end in ((0, 0.30), (1, 0.35)):
+    for level, ends in enumerate((down, up)):
         for age in range(ages):
             state = level * ages + age
-            ends = first_end / (1.0 + age)
-            run[state, (1 - level) * ages] = ends
-            run[state, level * ages + min(age + 1, ages - 1)] = 1.0 - ends
-    return KnownLaw(
-        name="heavy-tailed",
-        description="gangs of 16; the longer a run has lasted, the longer it goes on",
-        law=_law(space, (0, 16), run, np.ones((1, 1))),
-    )
+            run[state, (1 - level) * ages] = ends[age]
+            run[state, level * ages + min(age + 1, ages - 1)] = 1.0 - ends[age]
+    return _law(space, (0, 16), run, np.ones((1, 1)))
 
 
 def _birth_death() -> KnownLaw:
@@ -104,7 +144,7 @@ def _law(space: StateSpace, counts: Sequence[int], run: FloatArray, price: Float
     )
 
 
-KNOWN_LAWS = (_memoryless(), _heavy_tailed(), _birth_death())
+KNOWN_LAWS = (_memoryless(), _heavy_tailed(), _birth_death(), _pareto(), _exponentials())
 
 
 def sample(law: MarketLaw, slots: int, seed: int) -> MarketSeries:
@@ -141,6 +181,15 @@ def learned_law(law: MarketLaw, seed: int) -> MarketLaw:
     return learn_laws(series, most_instances=MOST_INSTANCES)["known"]
 
 
+def _terms(program: JobProgram, law: MarketLaw) -> TableTerms:
+    return TableTerms(
+        program=program,
+        law=law,
+        on_demand_price=_ON_DEMAND_PRICE,
+        on_demand_available=UNCOUNTED,
+    )
+
+
 def utilities(market: MarketSeries, law: MarketLaw, starts: IntArray) -> IntArray:
     """What the program of `law` earns by first slot, micro-USD, shape (starts,)."""
     program = program_of(BASE, GANG, DEADLINE_SLOTS, _ON_DEMAND_PRICE, hard=False)
@@ -158,12 +207,18 @@ def utilities(market: MarketSeries, law: MarketLaw, starts: IntArray) -> IntArra
 
 
 def known_law_table(
-    *, jobs: int, pasts: int = len(_LEARNING_SEEDS)
+    *,
+    jobs: int,
+    pasts: int = len(_LEARNING_SEEDS),
+    futures: int = 400,
+    most_entries: int = MOST_ENTRIES,
 ) -> dict[str, dict[str, object]]:
     """Compare learned laws with the true ones on the same paths, by name of the market.
 
     `percent_of_true_law_optimum` is the mean over `pasts` (at most five) independent pasts to learn
     from, `worst` the least of them, and `standard_error` that of the first, from independent jobs.
+    `certificate` says how far the true law's plans are from what any online policy could earn, on
+    so many `futures` of their own (`most_entries` as in `foresight_of`).
     """
     program = program_of(BASE, GANG, DEADLINE_SLOTS, _ON_DEMAND_PRICE, hard=False)
     starts = np.arange(jobs, dtype=np.int64) * program.end_slots
@@ -184,6 +239,9 @@ def known_law_table(
             "standard_error": float(100.0 * paired.std() / np.sqrt(len(best))),
             "true_law_percent_of_clairvoyant": percent(
                 best[: min(jobs, 300)], optimum.upper_utility_micro_usd
+            ),
+            "certificate": certified(
+                _terms(program, known.law), futures, most_entries=most_entries
             ),
             "learned_slots": LEARNED_SLOTS,
             "jobs": jobs,

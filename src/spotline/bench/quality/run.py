@@ -15,6 +15,7 @@ from spotline.bench.drawing import without_nan
 from spotline.bench.quality.cells import (
     POLICY_IDS,
     SHOWN,
+    SPOTLINE,
     Cell,
     Course,
     Density,
@@ -37,12 +38,13 @@ from spotline.bench.quality.forecasts import (
     uncounted_forecasts,
     window_forecasts,
 )
-from spotline.bench.quality.information import run_information
+from spotline.bench.quality.information import points_behind, run_counted, run_information
 from spotline.bench.quality.known_law import known_law_table
 from spotline.bench.quality.misses import listed_misses
 from spotline.bench.quality.noise import NOISE_SEEDS, SHARES_PERCENT, noise_table
 from spotline.bench.quality.selector import selector_table
 from spotline.bench.quality.targets import judged
+from spotline.domain.certificates.certificate import MOST_ENTRIES
 from spotline.domain.forecasting.registry import DEFAULT_FORECASTER
 from spotline.domain.selection.rules import DEFAULT_RULE
 from spotline.domain.units import MICRO_USD_PER_USD, cost_micro_usd
@@ -61,7 +63,8 @@ _SELECTOR_DEADLINE = 10
 class QualityExtent:
     """How much is run. Counts of jobs are per series, `dense` those of the leading family's base.
 
-    `relearn_slots` is how often laws are learned anew where they may adapt.
+    `relearn_slots` is how often laws are learned anew where they may adapt, `known_law_entries` how
+    finely foresight is charged on known laws.
     """
 
     base: Mapping[int, Density] = field(
@@ -81,6 +84,8 @@ class QualityExtent:
     selector_jobs: int = 1000
     known_law_jobs: int = 4000
     known_law_pasts: int = 5
+    known_law_futures: int = 400
+    known_law_entries: int = MOST_ENTRIES
     noise_shares_percent: tuple[int, ...] = SHARES_PERCENT
     noise_seeds: tuple[int, ...] = NOISE_SEEDS
     relearn_slots: int = 48
@@ -98,6 +103,7 @@ QUICK = QualityExtent(
     selector_jobs=50,
     known_law_jobs=60,
     known_law_pasts=1,
+    known_law_futures=20,
     noise_shares_percent=(0, 100),
     noise_seeds=NOISE_SEEDS[:1],
     most_series=2,
@@ -121,6 +127,7 @@ def run_quality(
     names: Sequence[str] = (),
     forecaster: str = DEFAULT_FORECASTER,
     command: str = "",
+    censored: bool = False,
     tell: Tell = lambda line: None,
 ) -> dict[str, Any]:
     """Run the benchmark; the figures as `--json` writes them.
@@ -137,6 +144,8 @@ def run_quality(
         Families to run; none means all.
     command
         How it was called, for the record.
+    censored
+        Hide counts in a run of every family, not of a few.
     tell
         Is told what is being done, line by line.
 
@@ -175,11 +184,18 @@ def run_quality(
                 shares_percent=extent.noise_shares_percent,
                 seeds=extent.noise_seeds,
             )
-        if whole.name in _HARD_INFORMATION:
+        if whole.name in _HARD_INFORMATION or censored:
             tell(f"{whole.name}: less information")
-            _hard_information(figures, prepared, extent)
+            _censored(figures, prepared, extent)
+        if whole.name in _HARD_INFORMATION:
+            _decide_first(figures, prepared, extent)
     tell("known laws")
-    figures["known_law"] = known_law_table(jobs=extent.known_law_jobs, pasts=extent.known_law_pasts)
+    figures["known_law"] = known_law_table(
+        jobs=extent.known_law_jobs,
+        pasts=extent.known_law_pasts,
+        futures=extent.known_law_futures,
+        most_entries=extent.known_law_entries,
+    )
     figures["meta"] = _meta(families, missing, forecaster, command, extent)
     figures["meta"]["selector_jobs"] = selector_jobs
     figures["targets"] = judged(figures)
@@ -243,7 +259,7 @@ def _known(cell: Cell) -> set[str]:
     return {*cell.policy_ids, *(name for name in SHOWN if name not in POLICY_IDS)}
 
 
-def _hard_information(figures: dict[str, Any], prepared: _Prepared, extent: QualityExtent) -> None:
+def _censored(figures: dict[str, Any], prepared: _Prepared, extent: QualityExtent) -> None:
     prices: Forecasts = {
         (one.together, one.name, one.world): found[one.name]
         for group in prepared.said
@@ -252,13 +268,18 @@ def _hard_information(figures: dict[str, Any], prepared: _Prepared, extent: Qual
     }
     family = prepared.family
     uncounted = tuple(course.told(prices) for course in prepared.courses)
-    for information, courses in (
-        (Information.CENSORED, uncounted),
-        (Information.DECIDE_FIRST, prepared.courses),
-    ):
-        cell = run_information(family, courses, information, extent.aside)
-        deadline = str(cell.deadline_slots)
-        figures[information.value][family.name] = {deadline: _rows(cell)}
+    cell = run_information(family, uncounted, Information.CENSORED, extent.aside)
+    counted = run_counted(family, prepared.courses, extent.aside)
+    rows = _rows(cell)
+    rows[SPOTLINE]["vs_counted_points"] = list(points_behind(cell, counted))
+    figures["censored"][family.name] = {str(cell.deadline_slots): rows}
+
+
+def _decide_first(figures: dict[str, Any], prepared: _Prepared, extent: QualityExtent) -> None:
+    cell = run_information(
+        prepared.family, prepared.courses, Information.DECIDE_FIRST, extent.aside
+    )
+    figures["decide_first"][prepared.family.name] = {str(cell.deadline_slots): _rows(cell)}
 
 
 def _selector(cell: Cell, extent: QualityExtent) -> dict[str, dict[str, float | None]]:

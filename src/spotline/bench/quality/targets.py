@@ -13,6 +13,8 @@ LEAST_MEAN_POINTS = -0.2
 WORTH_CLOSING_POINTS = 2.0
 LEAST_CLOSED_PERCENT = 30.0
 LEAST_KNOWN_LAW_PERCENT = 99.8
+MOST_CERTIFICATE_PERCENT = 1.5
+LEAST_CENSORED_POINTS = -2.0
 MOST_REGRET_JOBS = {"adahedge": 2.0, "adahedge/delay-20": 8.0}
 _NOISY_POLICIES = ("ahap(5,1,0.5)", "ahap(5,5,0.5)")
 
@@ -92,6 +94,14 @@ def _known_laws(table: Mapping[str, Any]) -> Iterator[Target]:
             percent,
             met=percent >= LEAST_KNOWN_LAW_PERCENT,
         )
+        above = _number(row["certificate"]["above_percent"][2])
+        yield _target(
+            "ceiling of every online policy above `sdp`, upper end",
+            name,
+            f"<= {MOST_CERTIFICATE_PERCENT:g} %",
+            above,
+            met=above <= MOST_CERTIFICATE_PERCENT,
+        )
 
 
 def _noise(table: Mapping[str, Any]) -> Iterator[Target]:
@@ -156,6 +166,27 @@ def _hard_information(figures: Mapping[str, Any]) -> Iterator[Target]:
                     float(misses),
                     met=misses == 0,
                 )
+                if section == "censored":
+                    yield from _censored(f"{family}, d = {deadline}", rows[SPOTLINE])
+
+
+def _censored(where: str, row: Mapping[str, Any]) -> Iterator[Target]:
+    points = _number(row["vs_counted_points"][1])
+    yield _target(
+        "counts hidden, against seeing them",
+        where,
+        f">= {LEAST_CENSORED_POINTS:g} points",
+        points,
+        met=points >= LEAST_CENSORED_POINTS,
+    )
+    ahead = _number(row["vs_best_baseline_points"][1])
+    yield _target(
+        "counts hidden, against the best rule that sees as little",
+        f"{where}, against {row['best_baseline']}",
+        ">= 0 points",
+        ahead,
+        met=ahead >= 0.0,
+    )
 
 
 def _number(value: float | None) -> float:

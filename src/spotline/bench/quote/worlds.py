@@ -133,7 +133,7 @@ def _v100(data: Path) -> Market | None:
     options = ImportOptions(
         price=Decimal("0.918"), start_ns=time_ns(_V100_START, str(prices)), slot_s=SLOT_S
     )
-    market = _aligned([import_market("skypilot", [path], options) for path in traces])
+    market = side_by_side([import_market("skypilot", [path], options) for path in traces])
     changes: dict[str, list[tuple[int, int]]] = {}
     with gzip.open(prices, "rt", encoding="utf-8") as lines:
         for row in csv.DictReader(lines):
@@ -166,11 +166,11 @@ def _gangs(data: Path) -> Market | None:
     options = ImportOptions(
         price=data / _AWS_PRICES, start_ns=time_ns(_GANGS_START, "16-node"), slot_s=SLOT_S
     )
-    return _aligned([import_market("skypilot", [path], options) for path in traces])
+    return side_by_side([import_market("skypilot", [path], options) for path in traces])
 
 
-def _aligned(markets: Sequence[Market]) -> Market:
-    """Markets of one offering that begin together as one, cut to the shortest."""
+def side_by_side(markets: Sequence[Market]) -> Market:
+    """Markets that begin together as one, cut to the shortest."""
     slots = min(market.slots for market in markets)
     cut = [market.between(0, slots) for market in markets]
 
@@ -179,7 +179,7 @@ def _aligned(markets: Sequence[Market]) -> Market:
 
     return replace(
         cut[0],
-        offerings=tuple(market.offerings[0] for market in cut),
+        offerings=tuple(offering for market in cut for offering in market.offerings),
         spot_price_micro_usd=joined("spot_price_micro_usd"),
         on_demand_price_micro_usd=joined("on_demand_price_micro_usd"),
         spot_available=joined("spot_available"),

@@ -67,7 +67,7 @@ class Rehearsing:
         Share of AWS's calls that fail.
     slot_wall_s
         Wall seconds of a slot: so fast does the rehearsal's time run.
-    identity
+    priors, identity
         As of `SystemOptions`.
     """
 
@@ -79,6 +79,7 @@ class Rehearsing:
     fail: float
     slot_wall_s: float
     selector: SelectorOptions = field(default_factory=SelectorOptions)
+    priors: bool = False
     identity: IdentityAt | None = None
     told: Callable[[DemoProgress], None] | None = None
 
@@ -232,6 +233,7 @@ def options_of(rehearsing: Rehearsing, cloud: RehearsedAws) -> SystemOptions:
         market_s_per_s=pace.market_s_per_s,
         # Nobody publishes what spot there is: whoever must be in time cannot count on it.
         selector=replace(rehearsing.selector, spot_firm=False),
+        priors=rehearsing.priors,
         # What a lost answer left behind is ended by whoever finds it: all of it is ours.
         agreement=AgreementRules(reap=ReapRules(mode=ReapMode.REAP, accounts=accounts_of("*"))),
         outlooks=False,  # slots are too short to look ahead between them

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from spotline.domain.jobs.lot import Lot
-from spotline.domain.policies.answer import DecisionReason, JobAnswer, Move
+from spotline.domain.policies.answer import DecisionReason, JobAnswer, Move, SpotWorth
 
 
 class CallOutcome(Enum):
@@ -20,7 +20,10 @@ class CallOutcome(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllocationAnswered:
-    """What the allocator said to the request with this digest, or how the call failed."""
+    """What the allocator said to the request with this digest, or how the call failed.
+
+    `spot_worth` is what scarce spot was worth to all jobs, by offering id, where bids were cleared.
+    """
 
     slot: int
     revision: int
@@ -28,6 +31,7 @@ class AllocationAnswered:
     outcome: CallOutcome
     answers: tuple[JobAnswer, ...]
     detail: str = ""
+    spot_worth: tuple[SpotWorth, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

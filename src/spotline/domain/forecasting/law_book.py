@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from spotline.domain.events.market import SlotOpened
 from spotline.domain.forecasting.state_format import pack, unpack
-from spotline.domain.market.law import MarketLaw, learn_laws
+from spotline.domain.market.law import MarketLaw, choose_space, learn_laws
+from spotline.domain.market.law_drift import changed_at
+from spotline.domain.market.prior_laws import NO_PRIORS, SLOT_S, PriorLaws
 from spotline.domain.market.reservations import is_reserved
 from spotline.domain.units import PPM
 
@@ -17,8 +21,11 @@ MOST_SLOTS = 2016
 # The first law comes with the prior's help after a few slots, later ones every half day.
 FIRST_AFTER_SLOTS = 6
 EVERY_SLOTS = 24
+# With laws from elsewhere there is something to say at once, and each slot of the first hours
+# moves it.
+EARLY_SLOTS = (1, 2, 3, 4, 6, 8, 12, 16, 20)
 
-_NAME, _VERSIONS = "law book", {"format": "1"}
+_NAME, _VERSIONS = "law book", {"format": "2"}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -27,8 +34,12 @@ class LawBook:
 
     Feed it every slot in order. Slots of unknown count leave no trace. What offerings show is lent
     to each other, except by `reserved` ones: that these have no spot says nothing of a market.
+
+    A book that `watches` forgets what an offering did before its law changed (see
+    `law_drift.changed_at`), whenever laws are due; logs of before 0.3.0 were learned without.
     """
 
+    watches: bool = False
     slots: int = 0
     counts: dict[str, list[int]] = field(default_factory=dict)
     price_ppm: dict[str, list[int]] = field(default_factory=dict)
@@ -50,18 +61,33 @@ class LawBook:
             else:
                 prices.append(quote.spot_price_micro_usd * PPM // quote.on_demand_price_micro_usd)
             del counts[:-MOST_SLOTS], prices[:-MOST_SLOTS]
+        if self.watches and self.is_due():
+            for name in sorted(self.counts.keys() - self.reserved):
+                self._forget_earlier_law(name)
 
-    @property
-    def is_due(self) -> bool:
+    def _forget_earlier_law(self, name: str) -> None:
+        counts = np.array(self.counts[name], dtype=np.int64)
+        prices = np.array(self.price_ppm[name], dtype=np.int64)
+        space = choose_space(counts, prices, most_instances=MOST_INSTANCES)
+        since = changed_at(space, counts, prices)
+        del self.counts[name][:since], self.price_ppm[name][:since]
+
+    def is_due(self, priors: PriorLaws = NO_PRIORS) -> bool:
         """Whether laws should be learned again with the slot taken in last."""
+        if priors and self.slots in EARLY_SLOTS:
+            return True
         past = self.slots - FIRST_AFTER_SLOTS
         return past == 0 or (past > 0 and self.slots % EVERY_SLOTS == 0)
 
-    def learn(self) -> dict[str, MarketLaw]:
-        """The law of every offering with a known past, by offering id."""
+    def learn(self, priors: PriorLaws = NO_PRIORS, *, slot_s: int = SLOT_S) -> dict[str, MarketLaw]:
+        """The law of every offering with a known past, by offering id.
+
+        Slots have `slot_s` seconds, which matters to `priors` alone.
+        """
         past = {name: (counts, self.price_ppm[name]) for name, counts in self.counts.items()}
         traded = {name: of for name, of in past.items() if name not in self.reserved}
-        laws = learn_laws(traded, most_instances=MOST_INSTANCES)
+        lends = priors.lends(slot_s) if priors else None
+        laws = learn_laws(traded, most_instances=MOST_INSTANCES, elsewhere=lends)
         for name in sorted(self.reserved):
             laws.update(learn_laws({name: past[name]}, most_instances=MOST_INSTANCES))
         return laws

@@ -11,8 +11,9 @@ from __future__ import annotations
 import hashlib
 import itertools
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -306,6 +307,25 @@ def _run_law(states: IntArray, space: StateSpace, prior: MarketLaw | None) -> tu
     chance /= chance.sum(axis=2, keepdims=True)
     stayed = moves[np.arange(levels), :, np.arange(levels)]
     grow = (older + 2.0 * assumed_older) / (stayed + 2.0)
+    return quantised_rows(_aged(chance, grow))
+
+
+def grown_older(chance: FloatArray, space: StateSpace) -> FloatArray:
+    """Chances of the next level as chances of the next run state, which runs grow older in.
+
+    Parameters
+    ----------
+    chance
+        Shape (levels, ages, levels). Nothing is known of how runs go from age to age: one slot in
+        the width of a bucket leads into the next.
+    """
+    grow = np.broadcast_to(_assumed_older(space), chance.shape[:2])
+    return _aged(chance, grow)
+
+
+def _aged(chance: FloatArray, grow: FloatArray) -> FloatArray:
+    """Run states' transitions, shape (states, states), from those of levels and shares that age."""
+    levels, ages = chance.shape[:2]
     matrix = np.zeros((levels, ages, levels, ages))
     for level in range(levels):
         for age in range(ages):
@@ -316,7 +336,7 @@ def _run_law(states: IntArray, space: StateSpace, prior: MarketLaw | None) -> tu
             share_older = float(grow[level, age]) if further != age else 0.0
             matrix[level, age, level, age] += staying * (1.0 - share_older)
             matrix[level, age, level, further] += staying * share_older
-    return quantised_rows(matrix.reshape(levels * ages, levels * ages))
+    return matrix.reshape(levels * ages, levels * ages)
 
 
 def _assumed_older(space: StateSpace) -> FloatArray:
@@ -363,12 +383,19 @@ def transitions(space: StateSpace, counts: Sequence[int] | IntArray) -> IntArray
     return moves
 
 
-def law_weights(moves: IntArray, laws: Sequence[MarketLaw]) -> tuple[float, ...]:
-    """Bayesian weights of laws on one space, equal before `moves` were seen; they sum to 1."""
-    log_likely = [
-        float((moves * np.log(np.maximum(law.run_matrix(), 1.0 / PPB))).sum()) for law in laws
-    ]
-    likely = np.exp(np.array(log_likely) - max(log_likely))
+def law_weights(
+    moves: IntArray, laws: Sequence[MarketLaw], before: FloatArray | None = None
+) -> tuple[float, ...]:
+    """Bayesian weights of laws on one space; they sum to 1.
+
+    `before` are their weights, all > 0, before `moves` were seen; equal unless given.
+    """
+    log_likely = np.array(
+        [float((moves * np.log(np.maximum(law.run_matrix(), 1.0 / PPB))).sum()) for law in laws]
+    )
+    if before is not None:
+        log_likely = log_likely + np.log(before)
+    likely = np.exp(log_likely - log_likely.max())
     return tuple(float(share) for share in likely / likely.sum())
 
 
@@ -387,10 +414,16 @@ def mixed_law(laws: Sequence[MarketLaw], weights: Sequence[float]) -> MarketLaw:
     )
 
 
+Lends = Callable[[StateSpace, int], Sequence[tuple[MarketLaw, float]]]
+"""Laws from elsewhere on a space, for an offering of so many instances, with what each counts for
+before anything is seen; these sum to 1."""
+
+
 def learn_laws(
     series: Mapping[str, tuple[Sequence[int] | IntArray, Sequence[int] | IntArray]],
     *,
     most_instances: int,
+    elsewhere: Lends | None = None,
 ) -> dict[str, MarketLaw]:
     """Learn the law of every offering, each drawn towards those of others that fit it.
 
@@ -404,6 +437,8 @@ def learn_laws(
         Per offering id (spot counts, prices in ppm of on-demand), slot by slot.
     most_instances
         The most a job can use.
+    elsewhere
+        What other markets lend, beside the offerings of this one; see `Lends`.
     """
     names = sorted(series)
     if not names:
@@ -417,9 +452,17 @@ def learn_laws(
     for name in names:
         own_counts, own_prices = series[name]
         others = [alone[other] for other in names if other != name]
+        before = None
+        if elsewhere is not None:
+            lending = elsewhere(common, _capacity(name, series))
+            # A market's own offerings together count for as much as all that is lent to it.
+            own = np.full(len(others), 1.0 / max(1, len(others)))
+            before = np.append(own, [chance for _, chance in lending])
+            others += [law for law, _ in lending]
         lent = None
         if others:
-            lent = mixed_law(others, law_weights(transitions(common, own_counts), others))
+            seen = transitions(common, own_counts)
+            lent = mixed_law(others, law_weights(seen, others, before))
         run = learn_law(own_counts, unpriced[name], common, prior=lent)
         priced = learn_law(own_counts, own_prices, _with_prices(common, own_prices))
         laws[name] = MarketLaw(
@@ -429,6 +472,15 @@ def learn_laws(
             price_ppb=priced.price_ppb,
         )
     return laws
+
+
+def _capacity(name: str, series: Mapping[str, tuple[Sequence[int] | IntArray, Any]]) -> int:
+    """The most that an offering has shown; where that is nothing, the middle one of all others."""
+    most = {other: int(np.max(counts, initial=0)) for other, (counts, _) in series.items()}
+    if most[name] > 0:
+        return most[name]
+    shown = sorted(count for count in most.values() if count > 0)
+    return shown[(len(shown) - 1) // 2] if shown else 1
 
 
 def _with_prices(space: StateSpace, price_ppm: Sequence[int] | IntArray) -> StateSpace:

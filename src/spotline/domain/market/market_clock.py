@@ -26,6 +26,11 @@ class MarketClock:
         if not (math.isfinite(speed) and speed > 0):
             raise ValueError(f"market_s_per_s must be finite and > 0, was {speed}")
 
+    @property
+    def is_wall_time(self) -> bool:
+        """Whether market time is wall time."""
+        return self.market_s_per_s == 1.0 and self.wall_ns == self.market_ns
+
     def market_at(self, wall_ns: int) -> int:
         """Market time at a moment of wall time."""
         passed_ns = wall_ns - self.wall_ns

@@ -25,10 +25,41 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Yielded:
+    """Spot that a job would have held, had it been alone, and that is worth more to another job.
+
+    `gain_micro_usd` is how much more it is worth there, all of it.
+    """
+
+    offering_id: str
+    spot: int
+    to_job_id: str
+    gain_micro_usd: int
+
+    def __post_init__(self) -> None:
+        if self.spot < 1:
+            raise ValueError(f"spot that is yielded must be >= 1, was {self.spot}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpotWorth:
+    """What one more instance of an offering's spot would be worth beyond its price, in a slot."""
+
+    offering_id: str
+    micro_usd_per_instance_hour: int
+
+    def __post_init__(self) -> None:
+        if self.micro_usd_per_instance_hour < 0:
+            raise ValueError(
+                f"micro_usd_per_instance_hour must be >= 0, was {self.micro_usd_per_instance_hour}"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobAnswer:
     """What a policy answered for one job: what to hold now, what it remembers, and why.
 
-    `move` is None where the job stays on its offering.
+    `move` is None where the job stays on its offering, `yielded` where it got all that it bid for.
     """
 
     job_id: str
@@ -37,6 +68,7 @@ class JobAnswer:
     memory: tuple[int, ...]
     reason: DecisionReason
     move: Move | None = None
+    yielded: Yielded | None = None
 
 
 class DecisionReason(Enum):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib.resources import files
 
 import numpy as np
 
@@ -26,3 +27,13 @@ def initial_weights(policy_ids: Sequence[str]) -> FloatArray:
         weights *= 1.0 - _TRUSTED_SHARE
         weights[list(policy_ids).index(TRUSTED_POLICY_ID)] += _TRUSTED_SHARE
     return weights
+
+
+def shipped_weights() -> str:
+    """The weights in the wheel, for `SelectorOptions.warm_start`: learned on first halves of traces.
+
+    `spotline priors build` makes them; `spotline priors show` says from what.
+    """
+    return (
+        files("spotline.domain.selection").joinpath("prior_weights.json").read_text("utf-8").strip()
+    )

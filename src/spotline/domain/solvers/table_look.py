@@ -121,7 +121,7 @@ def look_ahead(
     """
     held = standing.held
     paces = _paces(terms, standing, offer, pending_s)
-    keeps = held.spot + held.on_demand > 0 and not _is_broken(standing, offer)
+    keeps = held.spot + held.on_demand > 0 and not standing.interrupted
     per_quantum = 1.0 / position.cell
     j, part = cell_of(position.left, position.cell, per_quantum)
     best_value = value_at(to_come, position, 0, 0, j, part)
@@ -161,11 +161,6 @@ def look_ahead(
 
 
 @part
-def _is_broken(standing: Standing, offer: Offer) -> bool:
-    return bool(standing.interrupted or standing.held.spot > offer.spot)
-
-
-@part
 def _split(option: int, most_spot: int, held_spot: int) -> int:
     """The spot of an option: all there is, none, or what is held; -1 where it was had before."""
     if option == 0:
@@ -179,7 +174,8 @@ def _split(option: int, most_spot: int, held_spot: int) -> int:
 def _paces(terms: Terms, standing: Standing, offer: Offer, pending_s: IntArray) -> Paces:
     """What each kind of change costs in time, once for all candidates."""
     keep, shrink, grow = KEEP, SHRINK, GROW
-    broken = _is_broken(standing, offer)
+    # Less spot than is held does not say that it was reclaimed: another job may be served first.
+    broken = standing.interrupted
     if standing.held.spot + standing.held.on_demand == 0 or broken:
         # Launching, or regrouping: all changes cost the same.
         keep = change_kind(standing.held, Held(0, 0), int(broken))
@@ -248,7 +244,7 @@ def value_with(
         standing.held,
         standing.pending_s,
         standing.spent,
-        int(_is_broken(standing, offer)),
+        standing.interrupted,
         0,
     )
     after = hold(terms, begun, held, offer.left_s, by_count)

@@ -261,12 +261,12 @@ def _planned(terms: TableTerms) -> _Plan:
     program, space = terms.program, terms.law.space
     most_entries = _CLASS_ENTRIES if terms.shared else MOST_ENTRIES
     most_cells = _CLASS_CELLS if terms.shared else MOST_CELLS
-    pending = _pending_levels(program)
+    pending = pending_levels(program)
     per_set = max(1, program.deadline_slots) * space.run_states * space.price_states * len(pending)
-    sets = _held_sets(terms, most_entries // (per_set * 2 * LEAST_CELLS))
+    sets = held_sets(terms, most_entries // (per_set * 2 * LEAST_CELLS))
     cells = min(most_cells, max(LEAST_CELLS, most_entries // (per_set * len(sets.holdings))))
     cell = _cell_quanta(program, cells)
-    nearest = _nearest(sets.spot, sets.on_demand, program.max_instances)
+    nearest = nearest_sets(sets.spot, sets.on_demand, program.max_instances)
     return _Plan(
         sets=sets,
         pending=pending,
@@ -318,7 +318,7 @@ NO_TABLE: tuple[npt.NDArray[Any], ...] = (
 )
 
 
-def _pending_levels(program: JobProgram) -> IntArray:
+def pending_levels(program: JobProgram) -> IntArray:
     """Every overhead that can still be pending when a slot opens, ascending from 0."""
     levels = {0}
     broken_s = program.interrupted_s + program.lost_s
@@ -337,7 +337,7 @@ def _cell_quanta(program: JobProgram, cells: int) -> int:
     return -(-full // steps) if steps else least
 
 
-def _held_sets(terms: TableTerms, most: int) -> Configurations:
+def held_sets(terms: TableTerms, most: int) -> Configurations:
     """The held sets a table tells apart: spot first at every level of the law, and on-demand."""
     program = terms.program
     levels = sorted({max(0, c - terms.taken) for c in terms.law.level_counts} | {0})
@@ -365,7 +365,7 @@ def _thinned(counts: list[int], most: int) -> list[int]:
     return [counts[index] for index in sorted(set(at.tolist()))]
 
 
-def _nearest(spot: IntArray, on_demand: IntArray, most: int) -> IntArray:
+def nearest_sets(spot: IntArray, on_demand: IntArray, most: int) -> IntArray:
     """Index of the set nearest in instances, then in spot, for every (spot, on-demand)."""
     held = spot + on_demand
     nearest = np.zeros((most + 1, most + 1), dtype=np.int64)

@@ -13,6 +13,9 @@ Plain JSON below `/_rehearsal/`. No part of AWS: nothing but tests and demos cal
 - POST `deny` {account_id, operation, allow = false}: an account has no right to an operation.
 - POST `foreign` {offering, count, lifecycle = spot, tags}: others in the account have instances.
 - POST `advance` {seconds}: time goes on, where it stands (`--speed 0`).
+- POST `hold` {operation, effect = before | after, skip = 0}: a call of an operation stands still when it
+  comes, after `skip` others; `state` shows it in `held`.
+- POST `release` {dropped = false}: nothing is held any more; what was goes on, or its connection is lost.
 """
 
 from __future__ import annotations
@@ -36,6 +39,7 @@ from spotline.rehearsal.aws.ec2.launching import Marks, Source, instances_of
 from spotline.rehearsal.aws.ec2.resources import subnet_of
 from spotline.rehearsal.aws.ec2.service import OPERATIONS, Ec2
 from spotline.rehearsal.aws.faults import Effect, Faults, Script
+from spotline.rehearsal.aws.holding import Hold, Holds
 from spotline.rehearsal.aws.places import ON_DEMAND, SPOT
 from spotline.rehearsal.aws.quotas import POOLS
 from spotline.rehearsal.aws.state import PENDING, RUNNING
@@ -49,13 +53,21 @@ class ControlRefused(ValueError):
 
 
 class Control:
-    """What can be done to a world, its faults and EC2's rights; `state` is its folder."""
+    """What can be done to a world, its faults, EC2's rights and calls; `state` is its folder."""
 
-    def __init__(self, world: RehearsedWorld, faults: Faults, ec2: Ec2, state: Path) -> None:
+    def __init__(
+        self,
+        world: RehearsedWorld,
+        faults: Faults,
+        ec2: Ec2,
+        state: Path,
+        holds: Holds | None = None,
+    ) -> None:
         self.world = world
         self.faults = faults
         self.ec2 = ec2
         self.state = state
+        self.holds = holds or Holds()
 
     def clock(self) -> dict[str, Any]:
         """The line of its time, and the time now."""
@@ -76,6 +88,8 @@ class Control:
             "tokens": len(state.tokens),
             "calls": self.faults.calls,
             "failed": dict(sorted(self.faults.struck.items())),
+            "came": dict(sorted(self.holds.came.items())),
+            "held": self.holds.held,
         }
 
 
@@ -105,15 +119,12 @@ def _terminate(control: Control, said: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _fail(control: Control, said: Mapping[str, Any]) -> dict[str, Any]:
-    effect = _stated(said, "effect", str, Effect.BEFORE.value)
-    if effect not in {one.value for one in Effect}:
-        raise ValueError(f"effect must be before or after, was {effect!r}")
     script = Script(
         operation=_stated(said, "operation", str),
         code=_stated(said, "code", str),
         times=_stated(said, "times", int, 1),
         message=_stated(said, "message", str, ""),
-        effect=Effect(effect),
+        effect=_effect(said),
         raised=_stated(said, "raised", (bool, type(None)), None),
         account_id=_stated(said, "account_id", str, ""),
         region=_stated(said, "region", str, ""),
@@ -192,6 +203,21 @@ def _advance(control: Control, said: Mapping[str, Any]) -> dict[str, Any]:
     return {"now_ns": now_ns}
 
 
+def _hold(control: Control, said: Mapping[str, Any]) -> dict[str, Any]:
+    hold = Hold(
+        operation=_stated(said, "operation", str),
+        effect=_effect(said),
+        skip=_stated(said, "skip", int, 0),
+    )
+    control.holds.ask(hold)
+    return {}
+
+
+def _release(control: Control, said: Mapping[str, Any]) -> dict[str, Any]:
+    dropped = _stated(said, "dropped", bool, default=False)
+    return {"released": control.holds.release(dropped=dropped)}
+
+
 _COMMANDS: dict[str, _Command] = {
     "interrupt": _interrupt,
     "terminate": _terminate,
@@ -201,6 +227,8 @@ _COMMANDS: dict[str, _Command] = {
     "deny": _deny,
     "foreign": _foreign,
     "advance": _advance,
+    "hold": _hold,
+    "release": _release,
 }
 
 
@@ -257,6 +285,14 @@ def _stated(said: Mapping[str, Any], name: str, kind: Any, default: Any = _REQUI
         names = " or ".join(one.__name__ for one in kinds)
         raise ValueError(f"{name} must be {names}, was {value!r}")
     return value
+
+
+def _effect(said: Mapping[str, Any]) -> Effect:
+    """Before or after a call takes effect: before, where nothing is said."""
+    effect = _stated(said, "effect", str, Effect.BEFORE.value)
+    if effect not in {one.value for one in Effect}:
+        raise ValueError(f"effect must be before or after, was {effect!r}")
+    return Effect(effect)
 
 
 def _living(control: Control, said: Mapping[str, Any]) -> str:

@@ -12,6 +12,7 @@ from spotline.rehearsal.aws.config_out import write_config, write_credentials
 from spotline.rehearsal.aws.control import Control, control_app
 from spotline.rehearsal.aws.ec2.service import Ec2
 from spotline.rehearsal.aws.faults import Faults, Faulty
+from spotline.rehearsal.aws.holding import HeldService, Holds
 from spotline.rehearsal.aws.opening import Making, opened
 from spotline.rehearsal.aws.surroundings import ServingOptions, served
 
@@ -67,7 +68,8 @@ async def serve_world(
             share=making.weather.fail_share, seed=making.seed, first=world.state.records
         )
         ec2 = Ec2(world, faults, user_data=making.user_data)
-        control = control_app(Control(world, faults, ec2, serving.state))
+        holds = Holds()
+        control = control_app(Control(world, faults, ec2, serving.state, holds))
         options = ServingOptions(
             state=serving.state,
             port=serving.port,
@@ -76,7 +78,11 @@ async def serve_world(
         )
         async with (
             served(
-                world, ec2, options, control=control, wrap=lambda service: Faulty(service, faults)
+                world,
+                HeldService(ec2, holds),
+                options,
+                control=control,
+                wrap=lambda service: HeldService(Faulty(service, faults), holds),
             ) as there,
             asyncio.TaskGroup() as tasks,
         ):
@@ -97,3 +103,4 @@ async def serve_world(
                 async with asyncio.timeout(serving.duration_s or None):
                     await stop.wait()
             happening.cancel()
+            holds.close()

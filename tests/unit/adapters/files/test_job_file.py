@@ -88,7 +88,7 @@ def test_the_documentation_holds_the_table_of_fields_and_valid_examples() -> Non
     read = [parse_job_file(snippet, now_ns=0) for snippet in snippets]
 
     assert {type(job) for job in read} == {Job, JobDraft}
-    # `python tools/document_job_file.py` writes it.
+    # `python -m tools.document_job_file` writes it.
     assert text == documented(text)
 
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spotline.application.admission import Accepted, Refused, job_id_for
-from spotline.application.allocation.allocate import program_of
+from spotline.application.allocation.tasks import program_of
 from spotline.application.allocation.value_tables import table_spec
 from spotline.application.allocator.handler import JobsHandler, JobsState, check_submission
 from spotline.application.allocator.messages import JobState
@@ -391,7 +391,7 @@ def test_the_earliest_deadline_is_feasible_and_one_slot_less_is_not(
 
 def _finishes(state: JobsState, one) -> bool:
     """Whether on-demand alone, decided as live, is done in time."""
-    from spotline.application.allocation.allocate import program_of
+    from spotline.application.allocation.tasks import program_of
 
     market = state.market()
     assert market is not None

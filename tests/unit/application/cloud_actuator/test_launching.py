@@ -132,6 +132,15 @@ async def test_patience_ends_with_a_refusal_of_that_class(rig, refusal_class):
     assert await asks(rig)
 
 
+async def test_what_a_provider_launched_before_it_failed_is_held_when_patience_ends(rig):
+    rig.cloud.scripted = [refusal(RefusalClass.SERVER)] * PATIENCE_CALLS
+    rig.cloud.works_before_failing = True
+
+    report = await rig.decide([("j", 2, 0, "a")])
+
+    assert (holdings_of(report), refused(rig)) == ({("j", "a", "spot"): 2}, [])
+
+
 async def test_cool_downs_outlive_the_process(rig):
     rig.cloud.scripted = [refusal(RefusalClass.NO_CAPACITY)]
     await asks(rig)

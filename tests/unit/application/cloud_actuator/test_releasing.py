@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from spotline.adapters.ledger.threaded import ThreadedLedger
+from spotline.application.cloud_actuator.listings import PartialListing
 from spotline.application.cloud_actuator.ports import InstanceState, OwnerFenced
 from spotline.application.cloud_actuator.releasing import release_all
+from spotline.domain.events.capacity import SlotDecided
 from spotline.domain.jobs.lot import Lot
 from spotline.domain.ledger.instance_life import LifeState
-from tests.fakes.actuator import OWNER, Rig, opened, quote
+from tests.fakes.actuator import OWNER, Killed, Rig, command, opened, quote
 
 
 @pytest.fixture
@@ -79,6 +83,87 @@ class Deaf:
 
     async def terminate(self, owner, instance_ids):
         """Accept it, and do nothing."""
+
+
+class Lagging:
+    """A cloud that shows nothing, and finds nothing to end, before so many looks."""
+
+    def __init__(self, cloud, looks, silent=()):
+        self._cloud, self._looks, self._silent = cloud, looks, silent
+
+    async def list(self, owner):
+        self._looks -= 1
+        shown = await self._cloud.list(owner) if self._looks < 0 else ()
+        return PartialListing(shown, self._silent if self._looks >= 0 else ())
+
+    async def terminate(self, owner, instance_ids):
+        if self._looks < 0:
+            await self._cloud.terminate(owner, instance_ids)
+
+
+async def go_on() -> bool:
+    return True
+
+
+@pytest.mark.parametrize("seen_before", [False, True])
+async def test_what_is_shown_late_is_ended_once_it_shows(rig, seen_before):
+    await rig.feed(opened(0, quote()))
+    await rig.decide(0, 0, 0, [("a", Lot(offering_id=quote().offering_id, spot=2))])
+    lives = [replace(life, shown=seen_before) for life in rig.ledger.lives()]
+    rig.ledger.lives = lambda: lives
+    silent = (quote().offering_id,) if seen_before else ()
+
+    done = await release_all(Lagging(rig.cloud, 3, silent), ThreadedLedger(rig.ledger), go_on)
+
+    assert (len(done.instance_ids), done.still_there) == (2, ())
+    shown = await rig.cloud.list(OWNER)
+    assert {instance.state for instance in shown} == {InstanceState.ENDED}
+
+
+async def test_what_never_shows_is_not_said_to_have_ended(rig):
+    await rig.feed(opened(0, quote()))
+    await rig.decide(0, 0, 0, [("a", Lot(offering_id=quote().offering_id, spot=2))])
+    lives, read = [replace(life, shown=False) for life in rig.ledger.lives()], rig.ledger.lives
+    rig.ledger.lives = lambda: lives
+
+    done = await release_all(Lagging(rig.cloud, 9), ThreadedLedger(rig.ledger), give_up)
+
+    assert (len(done.still_there), done.still_there) == (2, done.instance_ids)
+    rig.ledger.lives = read
+    again = await release_all(rig.cloud, ThreadedLedger(rig.ledger), give_up)
+    assert (again.instance_ids, again.still_there) == (done.instance_ids, ())
+
+
+async def cut_off(rig) -> str:
+    """A launch that was sent, and whose answer nobody wrote down; its token."""
+    await rig.feed(opened(0, quote()))
+    rig.call(command("a", Lot(offering_id=quote().offering_id, spot=2), 0))
+    call = rig.call(SlotDecided(slot=0, revision=0, offset_s=0, commands=1))
+    # After the launch itself.
+    rig.kill.passed, rig.kill.at = 0, {3}
+    with pytest.raises(Killed):
+        await rig.perform(call)
+    (intent,) = rig.ledger.pending()
+    (launch,) = intent.launches
+    return launch.token
+
+
+async def test_what_a_launch_started_that_was_cut_off_is_waited_for_and_ended(rig):
+    await cut_off(rig)
+
+    done = await release_all(Lagging(rig.cloud, 3), ThreadedLedger(rig.ledger), go_on)
+
+    assert (len(done.instance_ids), done.still_there, done.unheard) == (2, (), ())
+    shown = await rig.cloud.list(OWNER)
+    assert {instance.state for instance in shown} == {InstanceState.ENDED}
+
+
+async def test_a_launch_of_which_nothing_is_heard_is_told_of(rig):
+    token = await cut_off(rig)
+
+    done = await release_all(Lagging(rig.cloud, 9), ThreadedLedger(rig.ledger), give_up)
+
+    assert (done.instance_ids, done.unheard) == ((), (token,))
 
 
 async def test_what_does_not_end_is_named_and_was_billed_no_further(rig):

@@ -173,3 +173,36 @@ async def test_an_undisturbed_opening_is_settled_at_once(rig):
     calm.slot, calm.revision = 1, -1
 
     assert (await calm.decide()).settled
+
+
+async def test_a_launch_is_not_given_up_where_nobody_answers_and_held_once_somebody_does(rig):
+    rig.cloud.silent = frozenset({"a"})
+    for _ in range(8):
+        rig.wait(60)
+        await rig.signal()
+    rig.cloud.silent = frozenset()
+
+    report = await rig.decide([("x", 3, 0, "a")])
+
+    assert (holdings_of(report), running_at(rig)) == ({("x", "a", "spot"): 3}, {"a": 3})
+    assert len(rig.cloud.launches) == 1
+    await comes_out(rig)
+
+
+async def test_what_was_granted_is_not_too_slow_where_nobody_can_say(rig):
+    rig.cloud.silent = frozenset({"b"})
+    await rig.decide([("y", 2, 0, "b")])
+    for _ in range(12):
+        rig.wait(60)
+        await rig.signal()
+    rig.wait(SLOT_S)
+    await rig.open_slot(1)
+    for _ in range(3):
+        rig.wait(60)
+        await rig.signal()
+    rig.cloud.silent = frozenset()
+
+    report = await rig.decide([("y", 2, 0, "b")])
+
+    assert holdings_of(report)["y", "b", "spot"] == 2
+    assert len(rig.cloud.launches) == 2

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from spotline.application.allocation.allocate import task_view
 from spotline.application.allocation.messages import AllocateRequest, JobTask
+from spotline.application.allocation.tasks import task_view
 from spotline.application.explaining.cuts import Bounds, cut_of
 from spotline.application.explaining.facts import DecidedTurn, JobFacts, MarketFacts
 from spotline.application.explaining.messages import AlternativeCut

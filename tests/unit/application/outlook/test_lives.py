@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from spotline.application.allocation.allocate import program_of
+from spotline.application.allocation.tasks import program_of
 from spotline.application.outlook.lives import Beginning, FutureCourse, live_alone
 from spotline.domain.jobs.progress import JobProgress
 from tests.fakes.allocator import EAST, SLOT_S, START_NS, job

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from spotline.adapters.eventlog.manifest import environment
-from spotline.application.allocation.allocate import allocate, program_of
+from spotline.application.allocation.allocate import allocate
 from spotline.application.allocation.messages import AllocateRequest, Alternative, JobTask
+from spotline.application.allocation.tasks import program_of
 from spotline.application.allocation.value_tables import table_spec
 from spotline.application.selector.handler import SelectHandler
 from spotline.application.selector.job_run import RunPhase

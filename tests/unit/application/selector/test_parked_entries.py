@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 
 from spotline.application.allocation.allocate import allocate
 from spotline.application.selector.state import SlotPhase
@@ -33,15 +34,13 @@ def run(odd, *, forecaster="persistence"):
     return found
 
 
+@cache
 def clean():
     return run({})
 
 
-CLEAN = clean()
-
-
 def opened(slot):
-    return next(event for event in CLEAN.events(SlotOpened) if event.slot == slot)
+    return next(event for event in clean().events(SlotOpened) if event.slot == slot)
 
 
 def parked_about(job_id, event_id="e-1", service="allocator"):
@@ -59,7 +58,7 @@ def parked_about(job_id, event_id="e-1", service="allocator"):
 
 def assert_all_ended(found):
     assert found.state_of("market_ingest").slot == MARKET.slots - 1
-    assert set(found.outcomes()) == set(CLEAN.outcomes())
+    assert set(found.outcomes()) == set(clean().outcomes())
 
 
 def test_a_job_of_which_an_entry_is_parked_stops_buying_until_it_is_dealt_with():
@@ -197,14 +196,14 @@ def test_a_slot_far_ahead_is_parked_by_all_with_the_reason_and_the_market_goes_o
     consumers = {"market_ingest", "forecaster", "selector", "allocator", "read_model"}
     assert consumers <= {parked.service for parked in found.parked()}
     assert all(parked.error.startswith("slot must be ") for parked in found.parked())
-    assert found.outcomes() == CLEAN.outcomes()
+    assert found.outcomes() == clean().outcomes()
 
 
 def test_an_old_slot_under_a_new_id_changes_nothing():
     found = run({5: [opened(2), opened(5)]})
 
     assert found.parked() == []
-    assert found.outcomes() == CLEAN.outcomes()
+    assert found.outcomes() == clean().outcomes()
 
 
 def test_a_slot_that_skips_others_while_no_time_has_passed_is_parked_by_all():
@@ -215,7 +214,7 @@ def test_a_slot_that_skips_others_while_no_time_has_passed_is_parked_by_all():
     reasons = {parked.service: parked.error for parked in found.parked()}
     assert {"market_ingest", "forecaster", "selector", "allocator"} <= set(reasons)
     assert "6 slots after slot 5" in reasons["selector"]
-    assert found.outcomes() == CLEAN.outcomes()
+    assert found.outcomes() == clean().outcomes()
 
 
 def test_a_slot_without_quotes_or_with_an_offering_missing_is_taken_with_those_of_before():
@@ -231,7 +230,7 @@ def test_a_slot_without_quotes_or_with_an_offering_missing_is_taken_with_those_o
 
 
 def test_an_answer_about_a_job_that_nobody_knows_is_parked_and_decided_without():
-    asked = next(event for event in CLEAN.events(AllocationAnswered) if event.slot == 5)
+    asked = next(event for event in clean().events(AllocationAnswered) if event.slot == 5)
     strange = replace(asked.answers[0], job_id="nobody") if asked.answers else None
     odd = AllocationAnswered(
         slot=5, revision=0, request_digest="x", outcome=CallOutcome.ANSWERED, answers=(strange,)
@@ -248,7 +247,7 @@ def test_an_answer_of_more_instances_than_a_job_can_use_is_parked_and_decided_wi
     most = {job.job_id: job.max_instances for job in JOBS}
     at = next(
         event.slot
-        for event in CLEAN.events(AllocationAnswered)
+        for event in clean().events(AllocationAnswered)
         if any(answer.lots for answer in event.answers)
     )
 

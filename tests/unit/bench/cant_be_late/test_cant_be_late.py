@@ -32,9 +32,9 @@ from spotline.bench.cant_be_late.ticks import (
     TickTerms,
     Windows,
 )
-from spotline.bench.run_law import learn_mix
 from spotline.cli.main import app
 from spotline.contracts.errors import ContractError
+from spotline.domain.market.run_law import learn_mix
 from tests.depth import examples
 from tests.reference.run_tracker import RunTracker
 

@@ -33,7 +33,7 @@ from spotline.bench.placement.settings_real import (
     starts_ns,
 )
 from spotline.bench.placement.sweeps import OUR_READING, Reading, read_anew, readings
-from spotline.bench.run_law import RunLaw
+from spotline.domain.market.run_law import RunLaw
 from spotline.domain.placement.graph import Region
 from spotline.domain.placement.interface import CostBasis
 

@@ -51,6 +51,8 @@ TINY = QualityExtent(
     selector_jobs=10,
     known_law_jobs=4,
     known_law_pasts=1,
+    known_law_futures=2,
+    known_law_entries=200_000,
     noise_shares_percent=(0, 100),
     noise_seeds=(31,),
     most_series=1,
@@ -338,6 +340,20 @@ def test_with_plenty_of_spot_it_does_not_matter_what_is_known(tmp_path: Path) ->
     assert censored.late(SPOTLINE).size == first.late(SPOTLINE).size == 0
 
 
+def test_hidden_counts_are_compared_with_seen_ones_on_the_same_jobs(
+    figures: dict[str, Any],
+) -> None:
+    for deadlines in figures["censored"].values():
+        for rows in deadlines.values():
+            low, mean, high = rows[SPOTLINE]["vs_counted_points"]
+            assert low <= mean <= high
+            assert mean <= 100.0
+    judged_points = [
+        one["what"] for one in judged(figures) if str(one["what"]).startswith("counts hidden")
+    ]
+    assert len(judged_points) == 2 * len(figures["censored"])
+
+
 # --- known laws -------------------------------------------------------------------------------
 
 
@@ -354,11 +370,14 @@ def test_sampled_markets_follow_their_law(known: Any) -> None:
 
 
 def test_a_learned_law_is_compared_with_the_true_one_on_the_same_path() -> None:
-    table = known_law_table(jobs=40, pasts=1)
+    table = known_law_table(jobs=40, pasts=1, futures=2, most_entries=200_000)
 
     assert set(table) == {known.name for known in KNOWN_LAWS}
     for row in table.values():
         assert 95.0 < float(str(row["percent_of_true_law_optimum"])) < 102.0
+        certificate: Any = row["certificate"]
+        assert certificate["exact"]
+        assert certificate["above_percent"][1] >= 0.0
 
 
 # --- the whole --------------------------------------------------------------------------------

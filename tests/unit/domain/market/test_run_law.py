@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from spotline.bench.cant_be_late.table_runs import filter_beliefs
 from spotline.bench.cant_be_late.ticks import Windows
-from spotline.bench.run_law import (
+from spotline.domain.market.run_law import (
     RunLaw,
     common_law,
     count_runs,

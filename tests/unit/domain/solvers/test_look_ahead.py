@@ -77,8 +77,7 @@ def defined_choice(
             rest = count - spot
             if rest > on_demand_available:
                 continue
-            broken = interrupted or held_spot > spot_available
-            kind = kind_of(held, (spot, rest), interrupted=broken)
+            kind = kind_of(held, (spot, rest), interrupted=interrupted)
             lost_s = max(overheads[kind], pending_now_s)
             gained = rates[count] * max(0, slot_left_s - lost_s)
             paid = cost(spot_price, spot) + cost(on_demand_price, rest)

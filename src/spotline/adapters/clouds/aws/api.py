@@ -106,7 +106,11 @@ class BotoApi:
         self._accounts = {account.name: account for account in settings.accounts}
         self._sessions: dict[str, Any] = {}
         self._clients: dict[tuple[AwsPlace, str], Any] = {}
-        self._lock = threading.RLock()
+        # A session makes clients for one thread at a time, and may have to assume a role first: no
+        # account waits for another's.
+        self._making = {account.name: threading.RLock() for account in settings.accounts}
+        self._keeping = threading.Lock()
+        self._closed = False
         # Each queue keeps a thread waiting: no call may have to wait for those.
         queues = sum(len(account.queues) for account in settings.accounts)
         self._threads = ThreadPoolExecutor(_MOST_THREADS + queues, thread_name_prefix="aws")
@@ -153,19 +157,30 @@ class BotoApi:
     def close(self) -> None:
         """Close all connections; what is under way in a thread ends by itself."""
         self._threads.shutdown(wait=False, cancel_futures=True)
-        with self._lock:
+        with self._keeping:
+            self._closed = True
             while self._clients:
                 self._clients.popitem()[1].close()
 
     def _client(self, place: AwsPlace, service: str) -> Any:
-        # A session makes clients for one thread at a time; clients are safe for all.
-        with self._lock:
+        making = self._making.get(place.account)
+        if making is None:
+            said = f"account {place.account} is not in the settings"
+            raise AwsRefused("AuthFailure", said, status=401)
+        with making:
             made = self._clients.get((place, service))
             if made is None:
                 account = self._accounts[place.account]
                 made = self._made(self._session(account, place.region), place.region, service)
-                self._clients[place, service] = made
+                self._keep(place, service, made)
             return made
+
+    def _keep(self, place: AwsPlace, service: str, made: Any) -> None:
+        with self._keeping:
+            if self._closed:
+                made.close()
+                raise NotReached(f"{service} in {place}: connections are closed")
+            self._clients[place, service] = made
 
     def _made(self, session: Any, region: str, service: str) -> Any:
         from botocore.config import Config
@@ -197,7 +212,12 @@ class BotoApi:
         from botocore.credentials import RefreshableCredentials
         from botocore.session import get_session
 
-        sts = self._made(base, region, "sts")
+        # Not under its own name: who asks for that acts as the role.
+        key = AwsPlace(account.name, region), "sts, to assume a role"
+        sts = self._clients.get(key)
+        if sts is None:
+            sts = self._made(base, region, "sts")
+            self._keep(*key, sts)
         external = {"ExternalId": account.external_id} if account.external_id else {}
 
         def assumed() -> dict[str, str]:
@@ -227,7 +247,6 @@ class BotoApi:
             advisory_timeout=2 * _RENEW_S,
             mandatory_timeout=_RENEW_S,
         )
-        self._clients[AwsPlace(account.name, region), "sts"] = sts
         return self._boto3.session.Session(botocore_session=core)
 
 

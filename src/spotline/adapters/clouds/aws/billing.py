@@ -98,7 +98,7 @@ class AwsBiller:
         Raises
         ------
         ProviderUnavailable
-            It says nothing of any of them, and some call was not answered.
+            It says nothing of any of them, and some call was not answered, or not as it should be.
         """
         asked = {instance.instance_id for instance in instances}
         self._known = {name: one for name, one in self._known.items() if name in asked}
@@ -117,6 +117,9 @@ class AwsBiller:
                 found += await self._priced(where, ids)
             except ProviderUnavailable as error:
                 problem = error
+            except ContractError as error:
+                # A change of a price that is left out would settle a wrong amount: it waits.
+                problem = ProviderUnavailable(f"aws: a bill cannot be reckoned: {error}")
         if problem is not None and not found:
             raise problem
         return found

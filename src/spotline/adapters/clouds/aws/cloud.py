@@ -21,6 +21,7 @@ from spotline.adapters.clouds.aws.requests import MOST_VALUES, among, batches, o
 from spotline.adapters.clouds.aws.settings import AwsSettings
 from spotline.adapters.clouds.aws.store import AwsStore
 from spotline.adapters.clouds.aws.zones import ZoneHealth
+from spotline.application.cloud_actuator.listings import PartialListing
 from spotline.application.cloud_actuator.messages import Moment
 from spotline.application.cloud_actuator.ports import (
     CloudClock,
@@ -39,9 +40,13 @@ _log = structlog.get_logger(__name__)
 
 # What was told of an instance that no listing has shown as ours by then is another's.
 _STRANGER_S = 900
+# What is over is kept for so long, and looked for so often: SQS tells again for 14 days at most.
+KEPT_S, _SWEPT_S = 30 * 86_400, 86_400
 # Where there is no queue, instances are looked at so often, in wall time.
 LOOK_S = 60.0
 QUOTAS_S = 3600
+# Wall seconds that their reading may take: notices are waited for only after it.
+QUOTAS_WITHIN_S = 10.0
 
 
 class AwsCloud:
@@ -64,12 +69,14 @@ class AwsCloud:
         self._api, self._settings, self._clock = api, settings, clock
         self._store = AwsStore(path)
         self._zones = ZoneHealth(api, clock)
-        self._places = placed(settings)
+        # What runs where nothing is offered any more is looked at, and ended, until it is over.
+        self._places = tuple(sorted({*placed(settings), *self._store.places()}))
         self._launches = FleetLaunches(api, self._store, settings, clock, self._zones)
         self._ends = Ends(api, self._store, self._places, self._zones, clock)
         self._queues = Queues(api, self._store, settings, clock)
         self._blind = tuple(place for place in self._places if place not in self._queues.places)
         self._looked_s: float | None = None
+        self._swept_ns = 0
         self._quotas: tuple[VcpuQuota, ...] = ()
         self._quotas_ns: int | None = None
 
@@ -95,11 +102,17 @@ class AwsCloud:
             return
         self._quotas_ns = now_ns
         try:
-            found = await everywhere(
-                self._places, lambda place: read_quotas(self._api, self._settings, place), "quotas"
-            )
+            async with asyncio.timeout(QUOTAS_WITHIN_S):
+                found = await everywhere(
+                    self._places,
+                    lambda place: read_quotas(self._api, self._settings, place),
+                    "quotas",
+                )
         except ProviderUnavailable as error:
             _log.warning("quotas_not_read", error=str(error))
+            return
+        except TimeoutError:
+            _log.warning("quotas_not_read", error=f"no answer within {QUOTAS_WITHIN_S:g} s")
             return
         answers = (answer for answer in found.values() if not isinstance(answer, Failure))
         self._quotas = tuple(quota for answer in answers for quota in answer)
@@ -154,6 +167,9 @@ class AwsCloud:
         forgotten = self._store.forget_strangers(self._clock.now_ns() - _STRANGER_S * NS_PER_S)
         if forgotten:
             self._store.count("events_of_strangers", forgotten)
+        if self._clock.now_ns() - self._swept_ns >= _SWEPT_S * NS_PER_S:
+            self._swept_ns = self._clock.now_ns()
+            self._store.forget_over(self._swept_ns - KEPT_S * NS_PER_S)
         return self._store.take(token)
 
     async def pushed(self) -> None:
@@ -187,7 +203,9 @@ class AwsCloud:
 
         listed: list[Instance] = []
         stopped: list[str] = []
+        silent: set[str] = set()
         for place, shown in (await everywhere(places, ask, "list")).items():
+            silent |= self._silent_in(owner_name, place, answers=isinstance(shown, list))
             if isinstance(shown, list):
                 listed += self._learnt(owner_name, place, shown)
                 stopped += [one.instance.instance_id for one in shown if one.stopped]
@@ -196,7 +214,21 @@ class AwsCloud:
         # It was not we who stopped them; they cost their disks, and might be started again.
         await self._ends.release(stopped)
         order = self._store.order_of([one.instance_id for one in listed])
-        return tuple(sorted(listed, key=lambda one: order[one.instance_id]))
+        listed.sort(key=lambda one: order[one.instance_id])
+        return PartialListing(listed, silent) if silent else tuple(listed)
+
+    def _silent_in(self, owner_name: str, place: AwsPlace, *, answers: bool) -> set[str]:
+        """The offerings of a place of which nothing new is known: it is silent, or not believed."""
+        offered = {
+            offering.offering_id
+            for offering in self._settings.offerings
+            if (offering.account, offering.region) == (place.account, place.region)
+            and not (answers and not self._zones.is_impaired(place, offering.zone))
+        }
+        if answers:
+            return offered
+        living = self._store.living_in(owner_name, place, shown_only=False)
+        return offered | {known.instance.offering_id for known in living}
 
     def _learnt(
         self, owner_name: str, place: AwsPlace, shown: Sequence[Shown]

@@ -9,6 +9,8 @@ import re
 from collections import defaultdict
 from collections.abc import Sequence
 
+import structlog
+
 from spotline.adapters.clouds.aws.api import AwsApi, AwsPlace, Reply
 from spotline.adapters.clouds.aws.errors import AwsRefused
 from spotline.adapters.clouds.aws.listing import described
@@ -19,7 +21,13 @@ from spotline.adapters.clouds.aws.store import AwsStore, KnownInstance
 from spotline.adapters.clouds.aws.zones import ZoneHealth
 from spotline.application.cloud_actuator.ports import CloudClock, InstanceState, Owner
 
-_NOT_FOUND = ("InvalidInstanceID.NotFound", "InvalidInstanceID.Malformed")
+# What says no to a whole call because of some of its instances. Of those that are protected against
+# their end EC2 leaves all of their zone alive: https://docs.aws.amazon.com/AWSEC2/latest/APIReference/
+# API_TerminateInstances.html
+_PROTECTED = "OperationNotPermitted"
+_OF_SOME = ("InvalidInstanceID.NotFound", "InvalidInstanceID.Malformed", _PROTECTED)
+_log = structlog.get_logger(__name__)
+
 _ID = re.compile(r"i-[0-9a-zA-Z-]+")
 _OVER = (InstanceState.STOPPING, InstanceState.ENDED)
 
@@ -94,7 +102,7 @@ class Ends:
             await everywhere(sorted(by_place), ask, "terminate")
 
     async def _ask(self, place: AwsPlace, instance_ids: Sequence[str]) -> Sequence[str]:
-        """Ask for these; those that AWS does not find are left out, they stop no others."""
+        """Ask for these; those that AWS does not find, or may not end, are left out: they stop no others."""
         left = list(instance_ids)
         while left:
             try:
@@ -102,8 +110,14 @@ class Ends:
                 self._store.note_never_ran(pending_before(answer))
                 return left
             except AwsRefused as error:
-                if error.code not in _NOT_FOUND:
+                if error.code not in _OF_SOME:
                     raise
+                if error.code == _PROTECTED:
+                    _log.error(
+                        "instance_protected",
+                        error=error.message,
+                        continue_with="aws ec2 modify-instance-attribute --no-disable-api-termination",
+                    )
                 named = set(_ID.findall(error.message)) & set(left)
                 if not named and len(left) > 1:
                     half = len(left) // 2

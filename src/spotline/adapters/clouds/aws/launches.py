@@ -49,6 +49,8 @@ TOKEN_AGE_S = 3600
 SPOT_ROLE_S = 1800
 # What leaves a token unused: it is asked for again with it.
 _PASSING = (RefusalClass.THROTTLED, RefusalClass.SERVER)
+# What EC2 refuses before it looks at a token: of an earlier call with it that says nothing.
+_BEFORE_TOKENS = (RefusalClass.UNAUTHORISED, RefusalClass.UNSUPPORTED)
 
 
 class FleetLaunches:
@@ -150,6 +152,10 @@ class FleetLaunches:
         except NoAnswer as error:
             raise UnknownOutcome("aws", request.token, str(error)) from error
         except AwsRefused as error:
+            if again and error.refusal_class in _BEFORE_TOKENS:
+                raise UnknownOutcome(
+                    "aws", request.token, f"sent before, and now {error}"
+                ) from error
             return await self._refused_by(request, place, error)
         granted = granted_ids(answer)
         refusal = refusal_in(answer, wanted=request.instances, granted=len(granted))

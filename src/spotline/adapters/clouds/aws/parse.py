@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import Enum
 
 from spotline.adapters.clouds.aws import tags
@@ -185,6 +185,9 @@ class Message:
 
 
 _ENVELOPE = ("id", "detail-type", "time", "detail")
+_INSTANCE_ID = re.compile(r"i-[0-9a-zA-Z-]{1,64}")
+# Nanoseconds of later ones are more than a store's integer holds.
+_FIRST, _LAST = datetime(1970, 1, 1, tzinfo=UTC), datetime(2262, 1, 1, tzinfo=UTC)
 
 
 def message_of(body: str) -> Message | None:
@@ -197,7 +200,7 @@ def message_of(body: str) -> Message | None:
     """
     try:
         event = json.loads(body)
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise ContractError("body", f"must be JSON: {error}") from error
     if not isinstance(event, dict):
         raise ContractError("body", "must be an object of JSON")
@@ -209,8 +212,9 @@ def message_of(body: str) -> Message | None:
     if kind is None:
         return None
     detail = event["detail"]
-    if not isinstance(detail, dict) or not isinstance(detail.get("instance-id"), str):
-        raise ContractError("detail.instance-id", "must be text")
+    instance_id = detail.get("instance-id") if isinstance(detail, dict) else None
+    if not isinstance(instance_id, str) or not _INSTANCE_ID.fullmatch(instance_id):
+        raise ContractError("detail.instance-id", f"must be i-..., was {instance_id!r:.100}")
     state = None
     if kind is MessageKind.STATE:
         state = STATES.get(str(detail.get("state")))
@@ -219,17 +223,23 @@ def message_of(body: str) -> Message | None:
             raise ContractError(
                 "detail.state", f"must be one of {known}, was {detail.get('state')!r}"
             )
-    try:
-        at_ns = ns_of(datetime.fromisoformat(str(event["time"])))
-    except ValueError as error:
-        raise ContractError("time", f"must be a time: {error}") from error
     return Message(
         message_id=str(event["id"]),
         kind=kind,
-        instance_id=detail["instance-id"],
-        at_ns=at_ns,
+        instance_id=instance_id,
+        at_ns=_moment_of(str(event["time"])),
         state=state,
     )
+
+
+def _moment_of(said: str) -> int:
+    try:
+        moment = datetime.fromisoformat(said)
+    except ValueError as error:
+        raise ContractError("time", f"must be a time: {error}") from error
+    if moment.tzinfo is None or not _FIRST <= moment < _LAST:
+        raise ContractError("time", f"must be a time of our days with its zone, was {said!r:.100}")
+    return ns_of(moment)
 
 
 def bodies(received: Reply) -> Sequence[tuple[str, str, str]]:

@@ -37,6 +37,11 @@ _VISIBILITY_S = 20
 # A queue that is full of others' messages must not hold up a step.
 _MOST_LOOKS = 20
 _TRIES = 3
+# Of the time that a call has this much is for the answer.
+_ANSWER_S = 5
+# Wall seconds: then a step goes on without what a queue may hold, which its look still takes.
+DRAINED_WITHIN_S = 15.0
+_BETWEEN_S = 1.0
 # Wall seconds. A missing right does not come back within moments, an answer does.
 _SHORT_REST_S, _REST_S = 0.2, 5.0
 
@@ -48,9 +53,12 @@ class Queues:
         self, api: AwsApi, store: AwsStore, settings: AwsSettings, clock: CloudClock
     ) -> None:
         self._api, self._store, self._clock = api, store, clock
-        self._wait_s = settings.queue_wait_s
+        # A look that waits as long as its call may take would never hear anything.
+        longest_s = max(0, int(settings.read_timeout_s) - _ANSWER_S)
+        self._wait_s = min(settings.queue_wait_s, longest_s)
         self._urls = dict(_urls(settings))
         self._looks: dict[AwsPlace, Future[None]] = {}
+        self._drains: dict[AwsPlace, Future[None]] = {}
         self._closed = threading.Event()
 
     @property
@@ -72,14 +80,30 @@ class Queues:
         Throttled
             AWS asks us to slow down.
         """
-        looks = [self._api.start(partial(self._drain, place)) for place in self._urls]
-        done = await asyncio.gather(*map(asyncio.wrap_future, looks), return_exceptions=True)
-        for place, error in zip(self._urls, done, strict=True):
-            if isinstance(error, BaseException):
+        if not self._urls:
+            return
+        for place in self._urls:
+            drain = self._drains.get(place)
+            if drain is None or drain.done():
+                self._drains[place] = self._api.start(partial(self._drain, place))
+        waited = {place: asyncio.wrap_future(self._drains[place]) for place in self._urls}
+        try:
+            await asyncio.wait(waited.values(), timeout=DRAINED_WITHIN_S)
+        finally:
+            late = {place for place, one in waited.items() if not one.done()}
+            for place in late:
+                waited[place].cancel()
+        for place, one in waited.items():
+            silent = NoAnswer(f"not read within {DRAINED_WITHIN_S:g} s")
+            error = silent if place in late else one.exception()
+            if error is not None:
                 self._say(place, error)
 
     async def wait(self) -> None:
-        """Return when some long look is over; a failed one rests first."""
+        """Return when some long look is over; a failed one rests first.
+
+        Raises what nobody expects of a look.
+        """
         if not self._urls:
             await asyncio.Event().wait()
         for place in self._urls:
@@ -89,13 +113,15 @@ class Queues:
         # A future of a thread that runs cannot be cancelled: it goes on, and is found here again.
         waiting = [asyncio.wrap_future(look) for look in self._looks.values()]
         try:
-            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for one in waiting:
                 if one.done() and not one.cancelled():
                     one.exception()
                 else:
                     one.cancel()
+        for one in done:
+            one.result()
 
     def close(self) -> None:
         """Begin no further look."""
@@ -116,8 +142,9 @@ class Queues:
 
     def _look_on(self, place: AwsPlace) -> None:
         try:
-            if not self._closed.is_set():
-                self._take(place, wait_s=self._wait_s)
+            if not self._closed.is_set() and not self._take(place, wait_s=self._wait_s):
+                # SQS has waited, or nobody has.
+                self._closed.wait(0.0 if self._wait_s else _BETWEEN_S)
         except (AwsRefused, NotReached, NoAnswer) as error:
             self._store.count("queue_failures")
             _log.warning(
@@ -188,24 +215,25 @@ class Queues:
 def told_by(message: Message, now_ns: int) -> ToldEvent | None:
     """What a message says of its instance; None where that is nothing new.
 
-    The lead of a notice is reckoned from the message's own time: one that comes late leaves less.
+    The lead of a notice is reckoned from the message's own time: one that comes late leaves less. What
+    is told of a time to come, by a clock that is ahead of ours, is told of now.
     """
+    told_ns = min(message.at_ns, now_ns)
     if message.kind is MessageKind.NOTICE:
-        at_ns = max(message.at_ns, now_ns)
-        left_ns = message.at_ns + ANNOUNCED_S * NS_PER_S - at_ns
+        left_ns = told_ns + ANNOUNCED_S * NS_PER_S - now_ns
         return ToldEvent(
             # EventBridge may tell it twice, with ids of its own; the instance is noticed once.
             event_id=f"notice-{message.instance_id}",
             instance_id=message.instance_id,
             kind=CloudEventKind.NOTICE,
             state=InstanceState.RUNNING,
-            at_ns=at_ns,
+            at_ns=now_ns,
             lead_s=max(0, left_ns // NS_PER_S),
         )
     if message.state in (None, InstanceState.PENDING):
         return None
     assert message.state is not None  # noqa: S101 - for the type checker
-    return state_told(message.instance_id, message.state, message.at_ns)
+    return state_told(message.instance_id, message.state, told_ns)
 
 
 def state_told(instance_id: str, state: InstanceState, at_ns: int) -> ToldEvent:

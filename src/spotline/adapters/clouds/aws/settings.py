@@ -203,6 +203,7 @@ class AwsSettings:
                     f"accounts[{account.name}].mode must be observe or shadow, was live: "
                     f"spotline promote aws/{account.name} --to live --reason WHY"
                 )
+        self._check_endpoint()
         for name in ("connect_timeout_s", "read_timeout_s"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be > 0, was {getattr(self, name)}")
@@ -210,6 +211,21 @@ class AwsSettings:
             raise ValueError(
                 f"queue_wait_s must be within 0..{MOST_QUEUE_WAIT_S}, was {self.queue_wait_s}"
             )
+
+    def _check_endpoint(self) -> None:
+        """Hold what a variable states to what the file may state; a password is not repeated."""
+        url = urlsplit(self.endpoint_url)
+        if self.endpoint_url and url.scheme not in ("https", "http"):
+            raise ValueError("endpoint_url must be http(s)://..., was none")
+        if url.username is not None or url.password is not None:
+            raise ValueError("endpoint_url must have no password in it, had one")
+        if url.scheme == "http" and not self.rehearsed:
+            raise ValueError(
+                "endpoint_url must be https://..., or http://... of a rehearsal on this machine, "
+                f"was {self.endpoint_url!r}"
+            )
+        if not self.rehearsed and not self.clock.is_wall_time:
+            raise ValueError("clock must be wall time but in a rehearsal on this machine")
 
     @property
     def rehearsed(self) -> bool:

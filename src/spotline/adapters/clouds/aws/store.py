@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,17 +16,17 @@ from typing import Any
 from spotline.adapters.clouds.aws import ended_lives
 from spotline.adapters.clouds.aws.api import AwsPlace
 from spotline.adapters.clouds.aws.parse import Shown, interruption_by
-from spotline.adapters.write_ahead import write_ahead
+from spotline.adapters.sqlite_file import SqliteFile
 from spotline.application.cloud_actuator.ports import (
     CloudEvent,
     CloudEventKind,
     Instance,
     InstanceState,
 )
-from spotline.contracts.errors import ConfigError
 from spotline.domain.events.capacity import InterruptionKind
 from spotline.domain.ledger.billing_rules import BilledLife
 from spotline.domain.market.offering import CapacityType
+from spotline.domain.units import NS_PER_S
 
 SCHEMA_VERSION = 1
 
@@ -58,6 +56,13 @@ CREATE TABLE IF NOT EXISTS counts (name TEXT PRIMARY KEY, count INTEGER NOT NULL
 """
 # A taking is asked for again right after a crash, if at all; unread messages are for a person.
 _MOST_TAKINGS = 10_000
+_ENDED = InstanceState.ENDED.value
+_FORGET = (
+    "DELETE FROM events WHERE token != '' AND heard_ns < :before",
+    "DELETE FROM launches WHERE answer IS NOT NULL AND sent_ns < :before",
+    "DELETE FROM instances WHERE state = :ended AND seen_ns < :before",
+    "DELETE FROM never_ran WHERE instance_id NOT IN (SELECT instance_id FROM instances)",
+)
 _MOST_UNREAD = 1_000
 
 
@@ -98,64 +103,24 @@ class ToldEvent:
     lead_s: int = 0
 
 
-class AwsStore:
-    """Opens the file and hands out transactions, to one thread at a time.
-
-    Raises
-    ------
-    ConfigError
-        The file was written by another version of the schema.
-    """
+class AwsStore(SqliteFile):
+    """Opens the file; errors as `SqliteFile`."""
 
     def __init__(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._lock = threading.RLock()
-        self._connection = sqlite3.connect(
-            path, isolation_level=None, timeout=10.0, check_same_thread=False
+        super().__init__(
+            path,
+            _SCHEMA + ended_lives.SCHEMA,
+            version=SCHEMA_VERSION,
+            name="the store of the cloud aws",
+            # A launch that was sent must be known after a power failure.
+            outlives_power=True,
         )
-        self._connection.row_factory = sqlite3.Row
-        write_ahead(self._connection)
-        # A launch that was sent must be known after a power failure, too.
-        self._connection.execute("PRAGMA synchronous=FULL")
-        version = int(self._connection.execute("PRAGMA user_version").fetchone()[0])
-        if version not in (0, SCHEMA_VERSION):
-            self._connection.close()
-            raise ConfigError(
-                f"{path}: the store of the cloud aws has schema {version}, this version reads "
-                f"{SCHEMA_VERSION}; use another store directory"
-            )
-        if not version:
-            with self.transaction() as connection:
-                for statement in (_SCHEMA + ended_lives.SCHEMA).split(";"):
-                    connection.execute(statement)
-                connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
-
-    def close(self) -> None:
-        """Close the file; instances live on."""
-        with self._lock:
-            self._connection.close()
-
-    @contextmanager
-    def transaction(self) -> Iterator[sqlite3.Connection]:
-        """All or nothing, against every other thread and process on the file."""
-        with self._lock:
-            self._connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield self._connection
-            except BaseException:
-                self._connection.execute("ROLLBACK")
-                raise
-            self._connection.execute("COMMIT")
-
-    def _rows(self, query: str, parameters: Sequence[object] = ()) -> list[sqlite3.Row]:
-        with self._lock:
-            return self._connection.execute(query, parameters).fetchall()
 
     # --- launches -----------------------------------------------------------------------------
 
     def launch(self, owner: str, token: str) -> SentLaunch | None:
         """What is known of a token; None if it was never sent."""
-        rows = self._rows("SELECT * FROM launches WHERE owner = ? AND token = ?", (owner, token))
+        rows = self.rows("SELECT * FROM launches WHERE owner = ? AND token = ?", (owner, token))
         if not rows:
             return None
         row = rows[0]
@@ -231,44 +196,54 @@ class AwsStore:
     def never_ran(self, instance_ids: Iterable[str]) -> set[str]:
         """Those of these instances that were still pending as they were ended."""
         query = "SELECT instance_id FROM never_ran WHERE instance_id = ?"
-        return {one for one in instance_ids if self._rows(query, (one,))}
+        return {one for one in instance_ids if self.rows(query, (one,))}
 
     def ended_lives(self, instance_ids: Iterable[str]) -> dict[str, BilledLife]:
         """From when until when these ran, of those that were shown as they ended."""
         query = "SELECT * FROM ended_lives WHERE instance_id = ?"
-        rows = [row for one in instance_ids for row in self._rows(query, (one,))]
+        rows = [row for one in instance_ids for row in self.rows(query, (one,))]
         return {row["instance_id"]: ended_lives.life_of(row) for row in rows}
 
     def known(self, instance_ids: Iterable[str]) -> dict[str, KnownInstance]:
         """Those of these instances that were ever granted or shown."""
         found = {}
         for instance_id in instance_ids:
-            rows = self._rows("SELECT * FROM instances WHERE instance_id = ?", (instance_id,))
+            rows = self.rows("SELECT * FROM instances WHERE instance_id = ?", (instance_id,))
             found.update({row["instance_id"]: _known_of(row) for row in rows})
         return found
 
-    def living_in(self, owner: str, place: AwsPlace) -> list[KnownInstance]:
+    def living_in(
+        self, owner: str, place: AwsPlace, *, shown_only: bool = True
+    ) -> list[KnownInstance]:
         """What was last seen of an owner's instances in a place and had not ended, in launch order.
 
-        Of those that were granted, only what was shown since.
+        Of those that were granted, only what was shown since, or all of them.
         """
-        rows = self._rows(
-            "SELECT * FROM instances WHERE owner = ? AND account = ? AND region = ? AND shown = 1 "
+        rows = self.rows(
+            "SELECT * FROM instances WHERE owner = ? AND account = ? AND region = ? AND shown >= ? "
             "AND state != ? ORDER BY launch_order",
-            (owner, place.account, place.region, InstanceState.ENDED.value),
+            (owner, place.account, place.region, int(shown_only), InstanceState.ENDED.value),
         )
         return [_known_of(row) for row in rows]
+
+    def places(self) -> list[AwsPlace]:
+        """Where instances were granted or shown that were not seen to end."""
+        rows = self.rows(
+            "SELECT DISTINCT account, region FROM instances WHERE state != ? ORDER BY 1, 2",
+            (InstanceState.ENDED.value,),
+        )
+        return [AwsPlace(row["account"], row["region"]) for row in rows]
 
     def owners(self) -> list[str]:
         """All owners of instances that are known."""
         return [
-            row["owner"] for row in self._rows("SELECT DISTINCT owner FROM instances ORDER BY 1")
+            row["owner"] for row in self.rows("SELECT DISTINCT owner FROM instances ORDER BY 1")
         ]
 
     def order_of(self, instance_ids: Iterable[str]) -> dict[str, int]:
         """The launch order of known instances."""
         query = "SELECT launch_order FROM instances WHERE instance_id = ?"
-        found = {one: self._rows(query, (one,)) for one in instance_ids}
+        found = {one: self.rows(query, (one,)) for one in instance_ids}
         return {one: int(rows[0]["launch_order"]) for one, rows in found.items() if rows}
 
     # --- events -------------------------------------------------------------------------------
@@ -295,14 +270,14 @@ class AwsStore:
     def any_news(self) -> bool:
         """Whether something was told of an instance of ours that nobody has taken."""
         return bool(
-            self._rows(
+            self.rows(
                 "SELECT 1 FROM events JOIN instances USING (instance_id) WHERE token = '' LIMIT 1"
             )
         )
 
     def unexplained(self) -> list[str]:
         """Instances whose end was told, is not taken, and of whose reason nothing is known."""
-        rows = self._rows(
+        rows = self.rows(
             "SELECT DISTINCT instance_id FROM events JOIN instances USING (instance_id) "
             "WHERE token = '' AND events.state = ? AND reason = '' AND noticed = 0 AND asked = 0 "
             "ORDER BY instance_id",
@@ -347,8 +322,17 @@ class AwsStore:
             )
         return gone.rowcount
 
+    def forget_over(self, before_ns: int) -> None:
+        """Drop launches that were answered, instances that ended and what was told of them by then."""
+        with self.transaction() as connection:
+            for statement in _FORGET:
+                connection.execute(statement, {"before": before_ns, "ended": _ENDED})
+            connection.execute("DELETE FROM ended_lives WHERE end_s < ?", (before_ns // NS_PER_S,))
+
     def keep_aside(self, message_id: str, body: str, problem: str) -> None:
         """Keep a message that cannot be read, for a person."""
+        # Not all that JSON calls text can be stored as such.
+        body = body.encode("utf-8", "backslashreplace").decode()
         with self.transaction() as connection:
             connection.execute(
                 "INSERT OR IGNORE INTO unread VALUES (?, ?, ?)", (message_id, body, problem)
@@ -360,7 +344,7 @@ class AwsStore:
 
     def unread(self) -> list[tuple[str, str]]:
         """Messages that could not be read, and why."""
-        rows = self._rows("SELECT body, problem FROM unread ORDER BY rowid")
+        rows = self.rows("SELECT body, problem FROM unread ORDER BY rowid")
         return [(row["body"], row["problem"]) for row in rows]
 
     def count(self, name: str, more: int = 1) -> None:
@@ -374,7 +358,7 @@ class AwsStore:
 
     def counts(self) -> dict[str, int]:
         """All that was counted."""
-        return {row["name"]: row["count"] for row in self._rows("SELECT * FROM counts")}
+        return {row["name"]: row["count"] for row in self.rows("SELECT * FROM counts")}
 
 
 def _know(connection: sqlite3.Connection, shown: Shown, now_ns: int, *, seen: bool) -> None:

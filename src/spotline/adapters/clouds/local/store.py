@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
-import threading
 import uuid
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 from spotline.adapters.clouds.local.processes import Process
-from spotline.adapters.write_ahead import write_ahead
+from spotline.adapters.sqlite_file import SqliteFile
 from spotline.application.cloud_actuator.ports import Instance, InstanceState
-from spotline.contracts.errors import ConfigError
 from spotline.domain.market.offering import CapacityType
 
 SCHEMA_VERSION = 1
@@ -58,62 +55,23 @@ CREATE VIEW IF NOT EXISTS tagged AS SELECT instances.*,
 """
 
 
-class LocalStore:
-    """Opens the file and hands out transactions, to one thread at a time.
-
-    Raises
-    ------
-    ConfigError
-        The file was written by another version of the schema.
-    """
+class LocalStore(SqliteFile):
+    """Opens the file; errors as `SqliteFile`."""
 
     def __init__(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._lock = threading.RLock()
-        self._connection = sqlite3.connect(
-            path, isolation_level=None, timeout=10.0, check_same_thread=False
+        super().__init__(
+            path,
+            _SCHEMA,
+            version=SCHEMA_VERSION,
+            name="the local cloud's store",
+            # Its instances do not survive the end of the machine either.
+            outlives_power=False,
         )
-        self._connection.row_factory = sqlite3.Row
-        # Its instances do not survive the end of the machine either.
-        write_ahead(self._connection)
-        self._connection.execute("PRAGMA synchronous=NORMAL")
-        version = int(self._connection.execute("PRAGMA user_version").fetchone()[0])
-        if version not in (0, SCHEMA_VERSION):
-            self._connection.close()
-            raise ConfigError(
-                f"{path}: the local cloud's store has schema {version}, this version reads "
-                f"{SCHEMA_VERSION}; use another store directory"
-            )
         with self.transaction() as connection:
-            for statement in _SCHEMA.split(";"):
-                connection.execute(statement)
-            connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
             connection.execute(
                 "INSERT OR IGNORE INTO clouds VALUES (1, ?)", (uuid.uuid4().hex[:8],)
             )
         self.name = str(self.rows("SELECT name FROM clouds")[0]["name"])
-
-    def close(self) -> None:
-        """Close the file; the instances live on."""
-        with self._lock:
-            self._connection.close()
-
-    @contextmanager
-    def transaction(self) -> Iterator[sqlite3.Connection]:
-        """All or nothing, against every other thread and process on the file."""
-        with self._lock:
-            self._connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield self._connection
-            except BaseException:
-                self._connection.execute("ROLLBACK")
-                raise
-            self._connection.execute("COMMIT")
-
-    def rows(self, query: str, parameters: Sequence[object] = ()) -> list[sqlite3.Row]:
-        """What a query (a constant of this package) finds."""
-        with self._lock:
-            return self._connection.execute(query, parameters).fetchall()
 
     def instances(self, condition: str, parameters: Sequence[object] = ()) -> list[sqlite3.Row]:
         """Instances that satisfy a condition (a constant of this package), in launch order."""

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
-from spotline.adapters.write_ahead import write_ahead
+from spotline.adapters.sqlite_file import SqliteFile
 from spotline.application.cloud_actuator.ports import Instance, InstanceState
-from spotline.contracts.errors import ConfigError
 from spotline.domain.market.offering import CapacityType
 
 SCHEMA_VERSION = 1
@@ -50,54 +48,23 @@ CREATE VIEW IF NOT EXISTS tagged AS SELECT instances.*,
 """
 
 
-class CloudStore:
-    """Opens the file and hands out transactions.
-
-    Raises
-    ------
-    ConfigError
-        The file was written by another version of the schema.
-    """
+class CloudStore(SqliteFile):
+    """Opens the file; errors as `SqliteFile`."""
 
     def __init__(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        # Shared between the threads of one process; every use is one whole transaction.
-        self._connection = sqlite3.connect(
-            path, isolation_level=None, timeout=10.0, check_same_thread=False
+        super().__init__(
+            path,
+            _SCHEMA,
+            version=SCHEMA_VERSION,
+            name="the simulated cloud's store",
+            # A cloud of this machine need survive the end of a process, not of the machine.
+            outlives_power=False,
         )
-        self._connection.row_factory = sqlite3.Row
-        # A cloud of this machine need survive the end of a process, not of the machine.
-        write_ahead(self._connection)
-        self._connection.execute("PRAGMA synchronous=NORMAL")
-        version = int(self._connection.execute("PRAGMA user_version").fetchone()[0])
-        if version not in (0, SCHEMA_VERSION):
-            self.close()
-            raise ConfigError(
-                f"{path}: the simulated cloud's store has schema {version}, this version reads "
-                f"{SCHEMA_VERSION}; use another store directory"
-            )
-        self._connection.executescript(_SCHEMA)
-        self._connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
-
-    def close(self) -> None:
-        """Close the file; the instances live on in it."""
-        self._connection.close()
-
-    @contextmanager
-    def transaction(self) -> Iterator[sqlite3.Connection]:
-        """All or nothing, against every other process on the file."""
-        self._connection.execute("BEGIN IMMEDIATE")
-        try:
-            yield self._connection
-        except BaseException:
-            self._connection.execute("ROLLBACK")
-            raise
-        self._connection.execute("COMMIT")
 
     def select(self, condition: str, parameters: Sequence[object] = ()) -> list[sqlite3.Row]:
         """Instances that satisfy a condition (a constant of this package), in launch order."""
         query = f"SELECT * FROM tagged WHERE {condition} ORDER BY launch_order"  # noqa: S608
-        return self._connection.execute(query, parameters).fetchall()
+        return self.rows(query, parameters)
 
 
 def instance_from_row(row: sqlite3.Row, state: InstanceState = InstanceState.RUNNING) -> Instance:

@@ -155,6 +155,7 @@ class JobsPart(Part):
     ] = None
     judge_limits: Annotated[Switch | None, _sets("limits", "LIMITS")] = None
     warm_start: Annotated[Stated | None, _path("warm_start")] = None
+    priors: Annotated[Switch | None, _sets("priors", "PRIORS")] = None
 
 
 class OrphansPart(Part):

@@ -27,7 +27,8 @@ _PAUSE_S = 0.05
 # Quotes, forecast and what is taken come with every part; the rest of a message is theirs.
 _PART_BYTES = MESSAGE_BYTES // 2
 
-_Answer = tuple[CallOutcome, str, tuple[JobAnswer, ...]]
+_Answer = tuple[CallOutcome, str, AllocateAnswer]
+_NOTHING = AllocateAnswer(answers=())
 
 
 class AllocateCallPort:
@@ -35,7 +36,7 @@ class AllocateCallPort:
 
     An allocator that is not there is waited for until `timeout_s` is over. A request that is larger
     than `part_bytes` is sent in parts, one after the other, and answered as the whole would be: jobs
-    with much to say cost the others no decision.
+    with much to say cost the others no decision. One whose bids are cleared is decided here instead.
     """
 
     def __init__(
@@ -66,15 +67,16 @@ class AllocateCallPort:
         request = call.request
         if not isinstance(request, AllocateRequest):
             raise InvariantViolation(f"call {call.name} is not for the allocator")
-        outcome, detail, answers = await self._ask_in_parts(request, call.digest)
+        outcome, detail, answer = await self._ask_in_parts(request, call.digest)
         return (
             AllocationAnswered(
                 slot=request.slot,
                 revision=request.revision,
                 request_digest=call.digest,
                 outcome=outcome,
-                answers=answers,
+                answers=answer.answers,
                 detail=detail,
+                spot_worth=answer.spot_worth,
             ),
         )
 
@@ -83,6 +85,9 @@ class AllocateCallPort:
         message = cast("allocator_service_pb2.AllocateRequest", to_message(request))
         if message.ByteSize() <= self._part_bytes:
             return await self._ask(message, whole_digest, give_up_at)
+        if request.clearing:
+            # Bids are cleared together or not at all; deciding is pure.
+            return CallOutcome.ANSWERED, "", await asyncio.to_thread(allocate, request)
         ends = ends_of_parts(
             request, most=self._part_bytes, size_of=lambda part: to_message(part).ByteSize()
         )
@@ -96,11 +101,12 @@ class AllocateCallPort:
                 continue
             outcome, detail, more = await self._ask(message, digest(part), give_up_at)
             if outcome is not CallOutcome.ANSWERED:
-                return outcome, detail, ()
-            if len(more) != len(part.tasks):
-                return CallOutcome.REFUSED, f"{len(part.tasks)} tasks had {len(more)} answers", ()
-            answers += more
-        return CallOutcome.ANSWERED, "", answers
+                return outcome, detail, _NOTHING
+            given = len(more.answers)
+            if given != len(part.tasks):
+                return CallOutcome.REFUSED, f"{len(part.tasks)} tasks had {given} answers", _NOTHING
+            answers += more.answers
+        return CallOutcome.ANSWERED, "", AllocateAnswer(answers=answers)
 
     async def _ask(
         self,
@@ -118,7 +124,7 @@ class AllocateCallPort:
                 )
                 answer = from_message(AllocateAnswer, response)
             except ContractError as error:
-                return CallOutcome.REFUSED, f"the answer cannot be read: {error}", ()
+                return CallOutcome.REFUSED, f"the answer cannot be read: {error}", _NOTHING
             except grpc.aio.AioRpcError as error:
                 code, detail = error.code(), error.details() or error.code().name
                 if code is grpc.StatusCode.DEADLINE_EXCEEDED:
@@ -126,18 +132,18 @@ class AllocateCallPort:
                 # It may also have no room, and say so with when to come again.
                 passing = code is grpc.StatusCode.UNAVAILABLE or failure_of(error, "").retry_s > 0
                 if not passing:
-                    return CallOutcome.REFUSED, f"{code.name}: {detail}", ()
+                    return CallOutcome.REFUSED, f"{code.name}: {detail}", _NOTHING
                 if clock() + _PAUSE_S >= give_up_at:
-                    return CallOutcome.UNAVAILABLE, detail, ()
+                    return CallOutcome.UNAVAILABLE, detail, _NOTHING
                 # It went away during the call; deciding is pure, so asking again is safe.
                 await asyncio.sleep(_PAUSE_S)
                 continue
             if answer.request_digest != asked_digest:
                 detail = f"the answer was for another request than {asked_digest}"
-                return CallOutcome.REFUSED, detail, ()
-            return CallOutcome.ANSWERED, "", answer.answers
+                return CallOutcome.REFUSED, detail, _NOTHING
+            return CallOutcome.ANSWERED, "", answer
 
     def _late(self, detail: str) -> _Answer:
         connected = self._channel.get_state() is grpc.ChannelConnectivity.READY
         outcome = CallOutcome.TIMED_OUT if connected else CallOutcome.UNAVAILABLE
-        return outcome, f"no answer within {self._timeout_s:g} s: {detail}", ()
+        return outcome, f"no answer within {self._timeout_s:g} s: {detail}", _NOTHING

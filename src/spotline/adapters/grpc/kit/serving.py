@@ -272,7 +272,9 @@ class GrpcServer:
         _log.info("certificate_renewed", server=self.name)
         # Its port is closed at once; streams are followed again by whoever they end for.
         # It must end by itself: to cancel gRPC's stop in the middle can end the process.
-        self._leaving[before] = asyncio.create_task(before.stop(_TAKEN_OVER_S), name="leaving")
+        leaving = asyncio.create_task(before.stop(_TAKEN_OVER_S), name="leaving")
+        self._leaving[before] = leaving
+        leaving.add_done_callback(lambda _: self._leaving.pop(before, None))
 
     async def stop(self, *, grace_s: float = 1.0) -> None:
         """Refuse new calls, give those in progress `grace_s`, then end them. Safe to repeat."""

@@ -182,6 +182,17 @@ def test_a_minimum_waits_until_its_prices_are_known():
     assert asked(aws, aws.biller, "i-1") == {"i-1": cost_micro_usd(1_000_001, 1, 60)}
 
 
+@pytest.mark.parametrize("price", ["NaN", "-1", "free"])
+def test_a_price_that_cannot_be_read_settles_nothing_and_stops_nobody(price):
+    aws = ScriptedBills([row("i-1", 1000)], points=[(-100, "1.0"), (300, price)])
+
+    with pytest.raises(ProviderUnavailable, match="SpotPrice"):
+        costs(aws, "i-1")
+
+    aws.points = [(-100, "1.0")]
+    assert asked(aws, aws.biller, "i-1") == {"i-1": cost_micro_usd(1_000_000, 1, 1000)}
+
+
 def test_what_was_described_is_not_asked_for_again_while_a_price_is_missing():
     aws = ScriptedBills([row("i-1", 1000)])
     aws.failing = {("us-east-1", "DescribeSpotPriceHistory")}

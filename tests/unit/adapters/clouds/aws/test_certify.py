@@ -132,6 +132,54 @@ async def test_a_template_that_cannot_be_started_is_deleted_and_said():
     assert account.alive == []
 
 
+async def test_a_template_that_stays_neither_hides_what_failed_nor_outlasts_the_lease():
+    account = TrialAccount()
+    never = {"StartExperiment": {}, "DeleteExperimentTemplate": refused("DeleteExperimentTemplate")}
+    reader = fis(account, **never)
+    made = trial(
+        account,
+        reader=reader,
+        interruption_role="arn:role",
+        clock=MarketClock(market_s_per_s=10_000),
+        lease_s=1000,
+    )
+
+    record = await record_of(made)
+
+    told = {check.name: check for check in record.checks}
+    assert (told["lease"].outcome, "orphan" in told) == (FAILED, False)
+    assert told["interruption template"].outcome is CheckOutcome.WARNING
+    assert "delete-experiment-template --id EXT1" in told["interruption template"].next_step
+    assert account.alive == []
+
+
+async def test_a_start_that_fails_is_told_also_where_its_template_stays():
+    account = TrialAccount()
+    reader = fis(
+        account,
+        StartExperiment=refused("StartExperiment", "AccessDeniedException"),
+        DeleteExperimentTemplate=refused("DeleteExperimentTemplate", "Throttling"),
+    )
+
+    record = await record_of(trial(account, reader=reader, interruption_role="arn:role"))
+
+    told = {check.name: check for check in record.checks}
+    assert "StartExperiment" in told["interruption"].detail
+    assert told["interruption template"].outcome is CheckOutcome.WARNING
+
+
+async def test_an_account_that_shows_nothing_any_more_is_not_said_to_hold_nothing():
+    account = TrialAccount()
+    made = trial(account, clock=MarketClock(market_s_per_s=100), lease_s=1, ending_s=0.02)
+    account.stuck, account.blind_to = True, ("last",)
+
+    record = await record_of(made)
+
+    told = {check.name: check for check in record.checks}
+    assert told["nothing left"].outcome is FAILED
+    assert "--instance-ids i-0 i-1" in told["nothing left"].next_step
+
+
 async def test_without_capacity_it_says_so_and_what_was_not_tried():
     account = TrialAccount()
     account.refusal = NO_CAPACITY
@@ -207,6 +255,39 @@ async def test_who_interrupts_it_leaves_nothing_behind():
 
     assert (account.alive, account.open) == ([], 0)
     assert outcomes(made.record()) == {"nothing left": OK}
+
+
+@pytest.mark.parametrize("answered", [True, False])
+async def test_a_launch_that_shows_late_is_waited_for_and_ended(answered):
+    account = TrialAccount(shown_after=12)
+    account.answers = answered
+    made = trial(account)
+    async with asyncio.timeout(PATIENCE_S):
+        running = asyncio.ensure_future(made.run())
+        await account.launched.wait()
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+    assert account.alive == []
+    assert outcomes(made.record()) == {"nothing left": OK}
+
+
+async def test_a_launch_of_which_nothing_is_heard_is_told_of():
+    account = TrialAccount(shown_after=10**9)
+    account.answers = False
+    made = trial(account, ending_s=0.02)
+    async with asyncio.timeout(PATIENCE_S):
+        running = asyncio.ensure_future(made.run())
+        await account.launched.wait()
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+    (told,) = made.record().checks
+    assert told.outcome is FAILED
+    assert "nobody knows what came of spotline-certify-t1-launch" in told.detail
+    assert "Name=tag:spotline-owner,Values=spotline-certify-t1" in told.next_step
 
 
 async def test_what_could_cost_too_much_is_not_begun():
@@ -323,6 +404,24 @@ def test_exports_of_all_kinds_are_read(tmp_path, columns, pack):
 def test_what_is_no_export_is_refused(tmp_path, text):
     path = tmp_path / "export.csv"
     path.write_text(text)
+
+    with pytest.raises(ContractError, match=r"export\.csv"):
+        read_export(path)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        gzip.compress(b"ResourceId,BilledCost\ni-1,0.5\n")[:10] + b"\xff" * 30,
+        b'ResourceId,BilledCost\ni-1,"' + b"9" * 200_000 + b'"\n',
+        b"ResourceId,BilledCost\ni-1,NaN\n",
+        b"ResourceId,BilledCost\ni-1,Infinity\n",
+    ],
+    ids=["packed badly", "a field too long", "no number", "no end"],
+)
+def test_an_export_that_is_damaged_is_refused(tmp_path, raw):
+    path = tmp_path / "export.csv"
+    path.write_bytes(raw)
 
     with pytest.raises(ContractError, match=r"export\.csv"):
         read_export(path)

@@ -1,17 +1,25 @@
 """AWS as a cloud, its answers scripted: what is asked once, what is asked again, what is believed."""
 
 import asyncio
+import contextlib
 import json
+from concurrent.futures import Future
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from spotline.adapters.clouds.aws.cloud import AwsCloud
+from spotline.adapters.clouds.aws import queues
+from spotline.adapters.clouds.aws.cloud import KEPT_S, AwsCloud
 from spotline.adapters.clouds.aws.errors import AwsRefused, NoAnswer, NotReached
 from spotline.adapters.clouds.aws.launches import TOKEN_AGE_S
 from spotline.adapters.clouds.aws.readings import readings_of
-from spotline.application.cloud_actuator.ports import CloudEventKind, InstanceState, Owner
+from spotline.application.cloud_actuator.listings import silent_in
+from spotline.application.cloud_actuator.ports import (
+    CloudEventKind,
+    InstanceState,
+    Owner,
+)
 from spotline.contracts.errors import ProviderUnavailable, Throttled, UnknownOutcome
 from spotline.domain.events.capacity import InterruptionKind, RefusalClass
 from spotline.domain.market.offering import CapacityType
@@ -43,6 +51,9 @@ class Aws:
         cloud = AwsCloud(self.folder / "aws.sqlite", SETTINGS, self.api, self.clock)
         self._opened.append(cloud)
         return cloud
+
+    def opened(self, cloud):
+        self._opened.append(cloud)
 
     def close(self):
         for cloud in self._opened:
@@ -171,6 +182,33 @@ async def test_a_call_refused_for_a_passing_reason_is_sent_again_with_its_token(
     assert first == second
 
 
+@pytest.mark.parametrize("code", ["ExpiredToken", "InvalidLaunchTemplateId.NotFoundException"])
+async def test_a_no_that_comes_before_aws_looks_at_the_token_says_nothing_of_what_was_lost(
+    aws, cloud, code
+):
+    aws.api.will("create_fleet", NoAnswer("killed"), AwsRefused(code, "no"), fleet("i-1"))
+    with pytest.raises(UnknownOutcome):
+        await cloud.launch(request(instances=1))
+
+    with pytest.raises(UnknownOutcome, match=code.partition(".")[0]):
+        await aws.another().launch(request(instances=1))
+    granted = await aws.another().launch(request(instances=1))
+
+    assert ids(granted.instances) == ["i-1"]
+
+
+async def test_no_capacity_for_a_token_that_was_sent_before_is_its_answer(aws, cloud):
+    short = AwsRefused("InsufficientInstanceCapacity", "none")
+    aws.api.will("create_fleet", NoAnswer("killed"), short, fleet("i-1"))
+    with pytest.raises(UnknownOutcome):
+        await cloud.launch(request(instances=1))
+
+    answers = [await cloud.launch(request(instances=1)) for _ in range(2)]
+
+    assert {grant.refusal.refusal_class for grant in answers} == {RefusalClass.NO_CAPACITY}
+    assert len(aws.api.of("create_fleet")) == 2
+
+
 async def test_an_account_without_the_role_of_spot_is_not_asked_for_spot_again(aws, cloud):
     aws.api.will("create_fleet", AwsRefused("ServiceLinkedRoleCreationNotPermitted", "no role"))
     first = await cloud.launch(request("t", 1))
@@ -247,6 +285,37 @@ async def test_an_account_that_has_lost_its_rights_keeps_what_it_showed_and_stop
 
     states = {one.instance_id: one.state for one in shown}
     assert states == {"i-1": InstanceState.ENDED, "i-2": InstanceState.RUNNING}
+
+
+async def test_a_listing_says_of_which_offerings_nobody_answered(aws, cloud):
+    impaired = {"AvailabilityZones": [{"ZoneId": "use1-az1", "State": "impaired"}]}
+    aws.api.will("describe_instances", NotReached("no route"), {}, {})
+    aws.api.will("describe_availability_zones", impaired, account="other")
+
+    first, second = [silent_in(await cloud.list(OWNER)) for _ in range(2)]
+
+    assert first == {one.offering_id for one in SETTINGS.offerings}
+    assert second == {SETTINGS.offerings[1].offering_id}
+
+
+async def test_what_runs_where_nothing_is_offered_any_more_is_looked_at_and_ended(aws, cloud):
+    gone = SETTINGS.offerings[1].offering_id
+    aws.api.will("create_fleet", fleet("i-1"), account="other")
+    await cloud.launch(request(instances=1, offering_id=gone))
+    cloud.close()
+    settings = replace(SETTINGS, offerings=SETTINGS.offerings[:1])
+    later = AwsCloud(aws.folder / "aws.sqlite", settings, aws.api, aws.clock)
+    aws.opened(later)
+    closed = AwsRefused("AuthFailure", "account other is not in the settings")
+    aws.api.will("describe_instances", closed, page(instance("i-1")), closed, account="other")
+
+    assert silent_in(await later.list(OWNER)) == {gone}
+    assert ids(await later.list(OWNER)) == ["i-1"]
+    silent = await later.list(OWNER)
+    await later.terminate(US, ["i-1"])
+
+    assert (ids(silent), silent_in(silent)) == (["i-1"], {OFFERING_ID})
+    assert [call["InstanceIds"] for call in aws.api.of("terminate_instances")] == [["i-1"]]
 
 
 async def test_a_listing_that_is_throttled_anywhere_is_asked_for_again(aws, cloud):
@@ -329,6 +398,22 @@ async def test_one_that_is_not_found_stops_no_other(aws, cloud):
 
     asked = [call["InstanceIds"] for call in aws.api.of("terminate_instances")]
     assert asked == [["i-1", "i-2", "i-3"], ["i-1", "i-3"]]
+
+
+async def test_one_that_is_protected_against_its_end_keeps_no_other_alive(aws, cloud):
+    await granted(aws, cloud, "i-1", "i-2", "i-3")
+    protected = AwsRefused(
+        "OperationNotPermitted",
+        "The instance 'i-2' may not be terminated. Modify its 'disableApiTermination' instance "
+        "attribute and try again.",
+    )
+    aws.api.will("terminate_instances", protected, {}, protected)
+
+    await cloud.terminate(US, ["i-1", "i-2", "i-3"])
+    await cloud.terminate(US, ["i-2"])
+
+    asked = [call["InstanceIds"] for call in aws.api.of("terminate_instances")]
+    assert asked == [["i-1", "i-2", "i-3"], ["i-1", "i-3"], ["i-2"]]
 
 
 async def test_a_refusal_that_names_nothing_is_narrowed_down(aws, cloud):
@@ -499,6 +584,49 @@ async def test_of_an_end_without_notice_ec2_is_asked_why(aws, cloud):
     assert event.interruption is InterruptionKind.CAPACITY_RECLAIMED
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        "[" * 100_000,
+        '{"id": ' + "9" * 5000 + "}",
+        message(1, "EC2 Spot Instance Interruption Warning", **{"instance-id": "i-\ud800"})["Body"],
+        notice(1, "i-1")["Body"].replace("2026-", "9026-"),
+        notice(1, "i-1")["Body"].replace("07:00:00Z", "07:00:00"),
+        "\ud800",
+    ],
+    ids=["deep", "long number", "half a letter", "late", "without a zone", "no text"],
+)
+async def test_no_message_keeps_the_others_from_being_heard(aws, cloud, body):
+    odd = {"MessageId": "m", "ReceiptHandle": "r", "Body": body}
+    await granted(aws, cloud, "i-2")
+    aws.api.will("receive_message", {"Messages": [odd, notice(2, "i-2")]})
+
+    told = await cloud.events("first", moment())
+
+    assert ids(event.instance for event in told) == ["i-2"]
+    assert (cloud.counts()["messages_malformed"], len(cloud.unread())) == (1, 1)
+    assert len(aws.api.of("delete_message_batch")[0]["Entries"]) == 2
+
+
+async def test_what_is_told_of_a_time_to_come_is_told_of_now(aws, cloud):
+    later = START + timedelta(hours=9)
+    await granted(aws, cloud, "i-1", "i-2")
+    told = [notice(1, "i-1", at=later), changed(2, "i-2", "running", at=later)]
+    aws.api.will("receive_message", {"Messages": told})
+
+    events = await cloud.events("first", moment())
+
+    assert {(event.at_ns, event.lead_s) for event in events} == {(START_NS, 120), (START_NS, 0)}
+
+
+async def test_an_error_that_nobody_expects_of_a_long_look_is_no_silence(aws, cloud):
+    aws.api.will("receive_message", {"Messages": [{"MessageId": "m"}]})
+
+    async with asyncio.timeout(5):
+        with pytest.raises(KeyError):
+            await cloud.pushed()
+
+
 async def test_a_queue_that_fails_for_a_moment_is_looked_into_again_at_once(aws, cloud):
     await granted(aws, cloud, "i-1")
     passing = (NoAnswer("reset"), AwsRefused("InternalError", "no", status=500))
@@ -518,6 +646,62 @@ async def test_a_queue_that_fails_stops_nothing(aws, cloud):
     assert cloud.counts()["queue_failures"] == 1
 
 
+async def test_a_queue_that_hangs_holds_up_no_step_and_is_looked_into_once(aws, cloud, monkeypatch):
+    monkeypatch.setattr(queues, "DRAINED_WITHIN_S", 0.01)
+    hanging, started = Future(), []
+    aws.api.start = lambda work: started.append(work) or hanging
+    hanging.set_running_or_notify_cancel()
+
+    async with asyncio.timeout(5):
+        for number in range(3):
+            assert await cloud.events(f"taking-{number}", moment()) == ()
+
+    assert (len(started), cloud.counts()["queue_failures"]) == (1, 3)
+    hanging.set_result(None)
+    await cloud.events("later", moment())
+    await cloud.events("again", moment())
+    assert len(started) == 3
+
+
+async def test_quotas_that_nobody_tells_hold_up_no_notice(aws, cloud, monkeypatch):
+    monkeypatch.setattr("spotline.adapters.clouds.aws.cloud.QUOTAS_WITHIN_S", 0.01)
+    await granted(aws, cloud, "i-1")
+    aws.api.will("receive_message", {"Messages": [notice(1, "i-1")]})
+
+    async def never(*_, **__):
+        await asyncio.Event().wait()
+
+    aws.api.read = never
+    async with asyncio.timeout(5):
+        await cloud.pushed()
+
+    assert [event.kind for event in await cloud.events("t", moment())] == [CloudEventKind.NOTICE]
+
+
+async def test_what_is_long_over_is_forgotten_and_what_lives_or_is_open_is_not(aws, cloud):
+    await granted(aws, cloud, "i-1", "i-2")
+    aws.api.will("create_fleet", NoAnswer("lost"))
+    with pytest.raises(UnknownOutcome):
+        await cloud.launch(request("open"))
+    ended = page(instance("i-1", state="terminated"), instance("i-2"))
+    aws.api.will("describe_instances", page(instance("i-1"), instance("i-2")), ended)
+    await cloud.list(OWNER)
+    await cloud.list(OWNER)
+    await cloud.events("first", moment())
+
+    aws.clock.pass_s(KEPT_S + 1)
+    await cloud.events("second", moment())
+
+    store = cloud._store
+    assert set(store.known(["i-1", "i-2"])) == {"i-2"}
+    assert [store.launch(OWNER, token) is None for token in ("t", "open")] == [True, False]
+    left = {
+        table: store.rows(f"SELECT count(*) AS n FROM {table}")[0]["n"]
+        for table in ("events", "ended_lives", "launches", "instances")
+    }
+    assert left == {"events": 0, "ended_lives": 0, "launches": 1, "instances": 1}
+
+
 async def test_an_end_that_only_a_listing_shows_is_told_with_its_time(aws, cloud):
     at = datetime(2026, 11, 23, 7, 5, tzinfo=UTC)
     ended = instance(
@@ -533,6 +717,33 @@ async def test_an_end_that_only_a_listing_shows_is_told_with_its_time(aws, cloud
 
     assert event.state is InstanceState.ENDED
     assert event.at_ns == int(at.timestamp()) * 10**9
+
+
+@pytest.mark.parametrize(("read_timeout_s", "waits_s"), [(30.0, 20), (21.0, 16), (3.0, 0)])
+async def test_a_look_that_waits_is_over_before_its_call_is_given_up(aws, read_timeout_s, waits_s):
+    settings = replace(SETTINGS, read_timeout_s=read_timeout_s)
+    cloud = AwsCloud(aws.folder / "aws.sqlite", settings, aws.api, aws.clock)
+    aws.opened(cloud)
+    await granted(aws, cloud, "i-1")
+    aws.api.will("receive_message", {"Messages": [notice(1, "i-1")]})
+
+    async with asyncio.timeout(5):
+        await cloud.pushed()
+
+    assert {call["WaitTimeSeconds"] for call in aws.api.of("receive_message")} == {waits_s}
+
+
+async def test_looks_that_do_not_wait_are_apart(aws, monkeypatch):
+    monkeypatch.setattr(queues, "_BETWEEN_S", 0.02)
+    settings = replace(SETTINGS, queue_wait_s=0)
+    cloud = AwsCloud(aws.folder / "aws.sqlite", settings, aws.api, aws.clock)
+    aws.opened(cloud)
+
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(0.1):
+            await cloud.pushed()
+
+    assert 1 <= len(aws.api.of("receive_message")) <= 6
 
 
 async def test_news_wake_who_waits(aws, cloud):

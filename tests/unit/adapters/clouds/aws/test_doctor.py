@@ -144,6 +144,12 @@ WRONG = {
         WARNING,
         "terminate",
     ),
+    "template protects": (
+        {"DescribeLaunchTemplateVersions": template(DisableApiTermination=True)},
+        "launch template",
+        FAILED,
+        "DisableApiTermination",
+    ),
     "template keeps disks": (
         {"DescribeLaunchTemplateVersions": template(BlockDeviceMappings=[{"DeviceName": "b", "Ebs": {"DeleteOnTermination": False, "VolumeSize": 1}}])},
         "launch template",
@@ -271,6 +277,18 @@ async def test_a_type_whose_quota_is_not_known_is_left_open():
     (told,) = [check for check in checks if check.name == "quota"]
     assert told.outcome is OPEN
     assert "service-quotas:GetServiceQuota" not in account.called()
+
+
+@pytest.mark.parametrize(("named", "well"), [("cr-1", True), ("cr-2", False), ("", False)])
+async def test_what_is_counted_as_paid_for_can_only_come_from_its_commitment(named, well):
+    target = {"CapacityReservationTarget": {"CapacityReservationId": named}} if named else {}
+    account = ScriptedAccount(
+        DescribeLaunchTemplateVersions=template(CapacityReservationSpecification=target)
+    )
+
+    checks = await examined(account, of=settings(capacity_reservation_id="cr-1"))
+
+    assert not_well(checks) == ([] if well else [("launch template", FAILED)])
 
 
 NAT = {

@@ -311,6 +311,21 @@ async def test_where_nobody_ever_answered_the_bundled_price_stands_and_says_so()
     assert prices.price("mars-1", "g5.xlarge") is None
 
 
+async def test_an_endpoint_that_never_answers_holds_up_neither_the_next_nor_spot_prices():
+    class Hanging(PriceList):
+        async def call(self, account, region, service, operation, **params):
+            if region == "us-east-1" or not self.answers:
+                await asyncio.Event().wait()
+            return await super().call(account, region, service, operation, **params)
+
+    async with asyncio.timeout(PATIENCE_S):
+        for api in (Hanging(eu_central_1="1.1"), Hanging()):
+            prices = OnDemandPrices(api, ["a"], [PLACE], within_s=0.01)
+            await prices.refresh(0)
+            heard = prices.price(*PLACE).source == "price list"
+            assert heard is bool(api.answers)
+
+
 # --- the feed ---------------------------------------------------------------------------------
 
 
@@ -340,9 +355,13 @@ class TwoRegions:
 
     def __init__(self):
         self.fail = {}
+        self.hangs = set()
+        self.empty = set()
         self.asked = []
 
     async def call(self, account, region, service, operation, **params):
+        if region in self.hangs:
+            await asyncio.Event().wait()
         if operation == "DescribeAvailabilityZones":
             return {"AvailabilityZones": [{"ZoneName": f"{region}a", "ZoneId": f"{region}-az1"}]}
         if operation == "GetProducts":
@@ -350,6 +369,8 @@ class TwoRegions:
         self.asked.append((region, params["StartTime"], params.get("NextToken")))
         if region in self.fail:
             raise self.fail[region]
+        if region in self.empty:
+            return {"SpotPriceHistory": []}
         if "NextToken" not in params:
             return {"SpotPriceHistory": [], "NextToken": "2"}
         told = row(AvailabilityZone=f"{region}a", AvailabilityZoneId=None)
@@ -434,6 +455,46 @@ async def test_a_region_that_fails_silences_only_its_own_offerings():
     assert said[2].offering_ids == (WEST,)
 
 
+async def test_a_region_that_hangs_silences_only_its_own_offerings():
+    api, clock = TwoRegions(), TurnedClock()
+    api.hangs = {"us-west-2"}
+    feed = two_regions(api, clock, answer_within_s=0.01)
+
+    async with asyncio.timeout(PATIENCE_S), aclosing(feed.quotes()) as quotes:
+        first = await anext(quotes)
+
+    assert first.offering_id == EAST
+
+
+async def test_regions_that_all_hang_are_a_source_that_does_not_answer():
+    api = TwoRegions()
+    api.hangs = {"us-east-1", "us-west-2"}
+
+    async with asyncio.timeout(PATIENCE_S):
+        with pytest.raises(ProviderUnavailable, match=r"us-east-1: no answer within 0\.01 s"):
+            await two_regions(api, TurnedClock(), answer_within_s=0.01).offerings()
+
+
+async def test_an_answer_that_leaves_an_offering_out_does_not_confirm_its_price():
+    api, clock = TwoRegions(), TurnedClock()
+    feed = two_regions(api, clock, poll_s=60, confirm_every_s=60, stale_after_s=100)
+    quotes = feed.quotes()
+    said = []
+    async with asyncio.timeout(PATIENCE_S), aclosing(quotes):
+        await anext(quotes), await anext(quotes)
+        api.empty = {"us-west-2"}
+        for _ in range(3):
+            taking = asyncio.ensure_future(anext(quotes))
+            while not taking.done():
+                await asyncio.sleep(0)
+                if clock.sleepers:
+                    clock.turn(60)
+            said.append(taking.result())
+
+    assert [getattr(quoted, "offering_id", "stale") for quoted in said] == [EAST, EAST, "stale"]
+    assert said[2].offering_ids == (WEST,)
+
+
 async def test_each_asking_reaches_back_behind_the_one_before():
     api, clock = TwoRegions(), TurnedClock()
     feed = two_regions(api, clock, poll_s=60, confirm_every_s=60, overlap_s=30)
@@ -461,7 +522,7 @@ async def test_where_all_fail_the_longest_pause_that_was_asked_for_counts():
     assert throttled.value.retry_after_s == 9.0
 
 
-@pytest.mark.parametrize("field", ["poll_s", "confirm_every_s", "stale_after_s"])
+@pytest.mark.parametrize("field", ["poll_s", "confirm_every_s", "stale_after_s", "answer_within_s"])
 def test_a_pace_must_be_one(field):
     with pytest.raises(ValueError, match=field):
         FeedPace(**{field: 0})

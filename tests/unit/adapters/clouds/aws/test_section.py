@@ -259,6 +259,25 @@ def test_a_mistake_names_its_field(change: Any, said: str) -> None:
     assert str(mistake).startswith(said)
 
 
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"endpoint_url": "http://aws.example:80"}, "endpoint_url must be https"),
+        ({"endpoint_url": "https://me:secret@aws.example"}, "endpoint_url must have no password"),
+        ({"endpoint_url": "http://me:secret@127.0.0.1:1"}, "endpoint_url must have no password"),
+        ({"endpoint_url": "ftp://127.0.0.1"}, "endpoint_url must be http"),
+        ({"endpoint_url": "127.0.0.1:80"}, "endpoint_url must be http"),
+        ({"clock": MarketClock(market_s_per_s=60.0)}, "clock must be wall time"),
+        ({"clock": MarketClock(wall_ns=7)}, "clock must be wall time"),
+    ],
+)
+def test_what_a_variable_states_is_held_to_the_rules_of_the_file(changed: Any, said: str) -> None:
+    with pytest.raises(ValueError, match=said) as caught:
+        AwsSettings(**changed)
+
+    assert "secret" not in str(caught.value)
+
+
 def test_settings_made_in_code_keep_the_same_rule() -> None:
     live = AwsAccount(name="a", account_id="000000000001", mode=Mode.LIVE)
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 import csv
 import gzip
 import io
-from collections.abc import Iterable, Sequence
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
@@ -85,11 +86,16 @@ def read_export(path: Path) -> tuple[BilledLine, ...]:
     raw = path.read_bytes()
     try:
         text = (gzip.decompress(raw) if raw[:2] == _GZIP else raw).decode("utf-8-sig")
-    except (OSError, EOFError, UnicodeDecodeError) as error:
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise ContractError(str(path), f"expected CSV, found {error}") from error
-    reader = csv.DictReader(io.StringIO(text))
+    try:
+        return tuple(_lines(csv.DictReader(io.StringIO(text)), path))
+    except csv.Error as error:
+        raise ContractError(str(path), f"expected CSV, found {error}") from error
+
+
+def _lines(reader: csv.DictReader[str], path: Path) -> Iterator[BilledLine]:
     columns = _columns(reader.fieldnames or (), path)
-    lines = []
     for number, row in enumerate(reader, start=2):
         resource = row.get(columns.resource) or ""
         if not resource:
@@ -103,10 +109,7 @@ def read_export(path: Path) -> tuple[BilledLine, ...]:
             ) from error
         # FOCUS names resources by ARN in some exports.
         name = resource.rpartition("/")[2] if resource.startswith("arn:") else resource
-        lines.append(
-            BilledLine(resource_id=name, usage=row.get(columns.usage) or "", cost_micro_usd=cost)
-        )
-    return tuple(lines)
+        yield BilledLine(resource_id=name, usage=row.get(columns.usage) or "", cost_micro_usd=cost)
 
 
 def reconciled(

@@ -6,17 +6,34 @@ notice comes two minutes before the instance is taken, as any other.
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
 from spotline.adapters.clouds.aws.api import AwsPlace
 from spotline.adapters.clouds.aws.calling import AwsReader
+from spotline.contracts.errors import ProviderUnavailable
 
 ACTION = "aws:ec2:send-spot-instance-interruptions"
 _TARGET, _STEP = "ours", "interrupt"
+# Instances go on costing meanwhile.
+_DELETED_WITHIN_S = 15.0
 
 
-async def start_interruption(
-    reader: AwsReader, site: AwsPlace, instance_arn: str, role_arn: str, token: str
-) -> str:
-    """Begin to interrupt one instance; returns the id of the template, which is to be deleted.
+@asynccontextmanager
+async def interrupted(
+    reader: AwsReader,
+    site: AwsPlace,
+    instance_arn: str,
+    role_arn: str,
+    token: str,
+    *,
+    stays: Callable[[str, str], None],
+) -> AsyncIterator[None]:
+    """Interrupt one instance; the template that this takes is deleted in the end.
+
+    One that cannot be deleted is told to `stays`, by its id and with the reason: it costs nothing, and
+    must not hide what went wrong before, or that time is up.
 
     Raises
     ------
@@ -52,12 +69,13 @@ async def start_interruption(
         await reader.call(
             *where, "StartExperiment", clientToken=token, experimentTemplateId=template_id
         )
-    except BaseException:
-        await delete_template(reader, site, template_id)
-        raise
-    return template_id
-
-
-async def delete_template(reader: AwsReader, site: AwsPlace, template_id: str) -> None:
-    """Delete a template; what it started goes on."""
-    await reader.call(site.account, site.region, "fis", "DeleteExperimentTemplate", id=template_id)
+        yield
+    finally:
+        try:
+            async with asyncio.timeout(_DELETED_WITHIN_S):
+                # What it started goes on.
+                await reader.call(*where, "DeleteExperimentTemplate", id=template_id)
+        except TimeoutError:
+            stays(template_id, f"not deleted within {_DELETED_WITHIN_S:g} s")
+        except ProviderUnavailable as error:
+            stays(template_id, str(error))

@@ -13,11 +13,12 @@ from typing import Protocol, TypeVar
 from spotline.adapters.clouds.aws.api import AwsPlace
 from spotline.adapters.clouds.aws.calling import AwsReader
 from spotline.adapters.clouds.aws.certify.budget import TrialBudget
-from spotline.adapters.clouds.aws.certify.interruption import delete_template, start_interruption
+from spotline.adapters.clouds.aws.certify.interruption import interrupted
 from spotline.adapters.clouds.aws.certify.record import HeldForTrial, TrialRecord
 from spotline.adapters.clouds.aws.feeds.feed import FeedWall
 from spotline.adapters.clouds.aws.feeds.offerings import market_offering
 from spotline.adapters.clouds.aws.settings import AwsOffering
+from spotline.adapters.clouds.aws.tags import OWNER
 from spotline.application.cloud_actuator.messages import Moment
 from spotline.application.cloud_actuator.ports import (
     CloudEventKind,
@@ -28,7 +29,7 @@ from spotline.application.cloud_actuator.ports import (
     LaunchRequest,
     Owner,
 )
-from spotline.application.cloud_checks import CloudCheck, failed, left_open, ok
+from spotline.application.cloud_checks import CloudCheck, failed, left_open, ok, warning
 from spotline.contracts.errors import ProviderUnavailable, SpotlineError, UnknownOutcome
 from spotline.domain.market.market_clock import MarketClock
 from spotline.domain.market.offering import CapacityType
@@ -42,7 +43,7 @@ LOST = "create_fleet"
 # One by a launch, one by a lost answer, one to be interrupted.
 LAUNCHES, INTERRUPTED_LAUNCHES = 2, 3
 _JOB = "certify"
-# Looks in a row, apart, that show nothing of ours alive: a fresh launch may be shown late.
+# Looks in a row, apart, that show nothing of ours alive, and all ended that we know of.
 _QUIET_LOOKS = 3
 
 
@@ -126,6 +127,9 @@ class AwsTrial:
         self._offering = market_offering(plan.offering)
         self._checks: list[CloudCheck] = []
         self._held: dict[str, HeldForTrial] = {}
+        # Instances that were shown ended, and tokens of launches that may have been made.
+        self._over: set[str] = set()
+        self._unanswered: set[str] = set()
         self._began_ns = self._now_ns()
 
     async def run(self) -> None:
@@ -211,7 +215,7 @@ class AwsTrial:
             raise NotTried("nothing was launched")
         another = self._opened("second", "")
         try:
-            grant = await another.launch(self._request("launch", CapacityType.ON_DEMAND))
+            grant = await self._asked(another, self._request("launch", CapacityType.ON_DEMAND))
         finally:
             another.close()
         found = {instance.instance_id for instance in grant.instances}
@@ -224,7 +228,7 @@ class AwsTrial:
         request = self._request("lost", CapacityType.ON_DEMAND)
         losing, before = self._opened("losing", LOST), set(self._held)
         try:
-            grant = await losing.launch(request)
+            grant = await self._asked(losing, request)
             self._hold(grant, CapacityType.ON_DEMAND)
             raise NotShown("the launch was answered although its answer was dropped")
         except UnknownOutcome:
@@ -234,7 +238,7 @@ class AwsTrial:
         self._note(found.instance_id, CapacityType.ON_DEMAND)
         again = self._opened("after", "")
         try:
-            grant = await again.launch(request)
+            grant = await self._asked(again, request)
         finally:
             again.close()
         ids = self._hold(grant, CapacityType.ON_DEMAND)
@@ -253,16 +257,29 @@ class AwsTrial:
         (instance_id,) = self._hold(grant, CapacityType.SPOT)
         await self._until(cloud, _runs(instance_id))
         arn = f"arn:aws:ec2:{plan.offering.region}:{plan.account_id}:instance/{instance_id}"
-        template_id = await start_interruption(
-            self._reader, self._site, arn, plan.interruption_role, plan.token
-        )
-        try:
+        async with interrupted(
+            self._reader,
+            self._site,
+            arn,
+            plan.interruption_role,
+            plan.token,
+            stays=self._note_template,
+        ):
             lead_s = await self._noticed(cloud, instance_id)
-            await self._until(cloud, _ended(instance_id))
-        finally:
-            await delete_template(self._reader, self._site, template_id)
+            await self._seen_ended(cloud, instance_id)
         self._end(instance_id)
         return f"{instance_id} was noticed {lead_s} s ahead, and taken back"
+
+    def _note_template(self, template_id: str, why: str) -> None:
+        self._checks.append(
+            warning(
+                "interruption template",
+                self._plan.offering.offering_id,
+                f"{template_id} stays: {why}",
+                f"aws fis delete-experiment-template --id {template_id} --region "
+                f"{self._site.region}",
+            )
+        )
 
     async def _noticed(self, cloud: TrialCloud, instance_id: str) -> int:
         """The lead of the notice, once it comes."""
@@ -294,7 +311,7 @@ class AwsTrial:
         for instance_id in alive:
             self._end(instance_id)
         for instance_id in alive:
-            await self._until(cloud, _ended(instance_id))
+            await self._seen_ended(cloud, instance_id)
         return f"{', '.join(alive)} were asked to end, and seen ended"
 
     # --- the end ------------------------------------------------------------------------------
@@ -309,45 +326,67 @@ class AwsTrial:
                 quiet = 0
                 while quiet < _QUIET_LOOKS:
                     left = await self._end_shown(cloud)
-                    quiet = 0 if left else quiet + 1
+                    quiet = 0 if left or self._unanswered else quiet + 1
                     await self._wall.sleep(self._plan.poll_s)
             self._checks.append(ok(name, where, f"{len(self._held)} were launched, none is alive"))
         except TimeoutError:
-            self._checks.append(
-                failed(
-                    name,
-                    where,
-                    f"not seen ended within {self._plan.ending_s:g} s: {', '.join(sorted(left))}",
-                    f"aws ec2 terminate-instances --region {self._site.region} "
-                    f"--instance-ids {' '.join(sorted(left))}",
-                )
-            )
+            self._checks.append(self._left(name, where, left))
         finally:
             cloud.close()
 
+    def _left(self, name: str, where: str, left: set[str]) -> CloudCheck:
+        said = [f"not seen ended within {self._plan.ending_s:g} s: {', '.join(sorted(left))}"]
+        steps = [
+            f"aws ec2 terminate-instances --region {self._site.region} "
+            f"--instance-ids {' '.join(sorted(left))}"
+        ]
+        if not left:
+            said, steps = [], []
+        if self._unanswered:
+            said.append(f"nobody knows what came of {', '.join(sorted(self._unanswered))}")
+            steps.append(
+                f"aws ec2 describe-instances --region {self._site.region} --filters "
+                f"Name=tag:{OWNER},Values={self._owner.name}, and terminate what is alive"
+            )
+        return failed(name, where, "; ".join(said), "; ".join(steps))
+
     async def _end_shown(self, cloud: TrialCloud) -> set[str]:
-        """Ask for the end of what is shown alive; those ids."""
+        """Ask for the end of what is shown alive; those ids, and all that was not seen to end."""
+        alive: set[str] = set()
         try:
             shown = await cloud.list(self._owner.name)
-            alive = {each.instance_id for each in shown if each.state is not InstanceState.ENDED}
+            for each in shown:
+                self._unanswered.discard(each.token)
+                self._note(each.instance_id, each.capacity_type)
+                if each.state is InstanceState.ENDED:
+                    self._over.add(each.instance_id)
+                    self._end(each.instance_id)
+                else:
+                    alive.add(each.instance_id)
             if alive:
                 await cloud.terminate(self._owner, sorted(alive))
         except ProviderUnavailable:
             # Asked again until the time for ending is over, which is then told.
-            return set(self._held) or {"whatever was launched"}
-        for each in sorted(alive):
-            self._note(each, CapacityType.ON_DEMAND)
-            self._end(each)
-        return alive
+            return alive | (self._held.keys() - self._over)
+        for instance_id in sorted(alive):
+            self._end(instance_id)
+        # What is not shown may be there: it is shown late, or we have lost the right to look.
+        return alive | (self._held.keys() - self._over)
 
     # --- parts --------------------------------------------------------------------------------
 
     async def _granted(self, cloud: TrialCloud, what: str, kind: CapacityType) -> Grant:
-        grant = await cloud.launch(self._request(what, kind))
+        grant = await self._asked(cloud, self._request(what, kind))
         if not grant.instances:
             refusal = grant.refusal
             said = f"{refusal.refusal_class.value}: {refusal.detail}" if refusal else "no reason"
             raise NotShown(f"AWS granted none: {said}")
+        return grant
+
+    async def _asked(self, cloud: TrialCloud, request: LaunchRequest) -> Grant:
+        self._unanswered.add(request.token)
+        grant = await cloud.launch(request)
+        self._unanswered.discard(request.token)
         return grant
 
     def _request(self, what: str, kind: CapacityType) -> LaunchRequest:
@@ -378,6 +417,11 @@ class AwsTrial:
             if found is not None:
                 return found
             await self._wall.sleep(self._plan.poll_s)
+
+    async def _seen_ended(self, cloud: TrialCloud, instance_id: str) -> None:
+        await self._until(cloud, _ended(instance_id))
+        # AWS shows it no more within an hour.
+        self._over.add(instance_id)
 
     def _hold(self, grant: Grant, kind: CapacityType) -> tuple[str, ...]:
         ids = tuple(instance.instance_id for instance in grant.instances)

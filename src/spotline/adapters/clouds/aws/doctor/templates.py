@@ -59,6 +59,7 @@ async def check_template(
         return found
     found.data = versions[0].get("LaunchTemplateData", {})
     _check_data(found, where)
+    _check_reservation(found, offering)
     await _check_image(look, found, offering, facts)
     await _check_subnet(look, found, offering)
     if not found.checks:
@@ -75,6 +76,16 @@ def _check_data(found: TemplateFacts, where: str) -> None:
                 where,
                 "it says itself whether to buy spot (InstanceMarketOptions), and a fleet refuses that",
                 "leave InstanceMarketOptions out: Spotline says it with each launch",
+            )
+        )
+    if data.get("DisableApiTermination"):
+        found.checks.append(
+            failed(
+                _NAME,
+                where,
+                "its instances are protected against their end (DisableApiTermination): they could "
+                "be bought and never released",
+                "leave DisableApiTermination out",
             )
         )
     if data.get("InstanceInitiatedShutdownBehavior") == "stop":
@@ -109,6 +120,27 @@ def _check_data(found: TemplateFacts, where: str) -> None:
                 "set MetadataOptions.HttpTokens to required",
             )
         )
+
+
+def _check_reservation(found: TemplateFacts, offering: AwsOffering) -> None:
+    """Whether what a commitment is used for can only come from it: it is reckoned as paid for."""
+    wanted = offering.capacity_reservation_id
+    target = found.data.get("CapacityReservationSpecification", {}).get(
+        "CapacityReservationTarget", {}
+    )
+    named = target.get("CapacityReservationId")
+    if not wanted or named == wanted or target.get("CapacityReservationResourceGroupArn"):
+        return
+    found.checks.append(
+        failed(
+            _NAME,
+            offering.offering_id,
+            f"it names {named or 'no capacity reservation'}, not {wanted}: instances beside the "
+            "reservation would be bought at the list price and counted as paid for",
+            "set CapacityReservationSpecification.CapacityReservationTarget.CapacityReservationId to "
+            f"{wanted}",
+        )
+    )
 
 
 async def _check_image(

@@ -67,6 +67,8 @@ class FeedPace:
         An offering of which nothing was confirmed for longer is stale.
     until_ns
         Market time after which the feed ends; 0: it does not.
+    answer_within_s
+        Wall seconds that an account has to answer in a region: none may hold up the others.
     """
 
     poll_s: float = 60.0
@@ -74,9 +76,10 @@ class FeedPace:
     confirm_every_s: float = 300.0
     stale_after_s: float = 900.0
     until_ns: int = 0
+    answer_within_s: float = 60.0
 
     def __post_init__(self) -> None:
-        for name in ("poll_s", "confirm_every_s", "stale_after_s"):
+        for name in ("poll_s", "confirm_every_s", "stale_after_s", "answer_within_s"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be > 0, was {getattr(self, name)}")
         if self.overlap_s < 0 or self.until_ns < 0:
@@ -209,7 +212,8 @@ class AwsMarketFeed:
         now_ns: int,
     ) -> Sequence[Quoted]:
         price = self._on_demand.price(offering.region, offering.instance_type)
-        if price is None:
+        # An answer always holds the price in force: of what it leaves out it says nothing.
+        if price is None or not points:
             return ()
         return book.heard(offering.offering_id, points, price.price_micro_usd, now_ns)
 
@@ -228,10 +232,16 @@ class AwsMarketFeed:
         """The points of each group since it was last asked, or why there are none."""
 
         async def asked(group: _Group) -> list[SpotPricePoint] | ProviderUnavailable:
+            within_s = self._pace.answer_within_s
             try:
-                return await self._points(group, now_ns, since_ns)
+                async with asyncio.timeout(within_s):
+                    return await self._points(group, now_ns, since_ns)
             except ProviderUnavailable as error:
                 return error
+            except TimeoutError:
+                return ProviderUnavailable(
+                    f"aws {group.account}/{group.region}: no answer within {within_s:g} s"
+                )
 
         async with asyncio.TaskGroup() as tasks:
             asking = [tasks.create_task(asked(group), name=group.region) for group in groups]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -24,6 +25,8 @@ ENDPOINTS = ("us-east-1", "eu-central-1", "ap-south-1")
 # As often as Karpenter asks (clouds.md D17).
 REFRESH_S = 12 * 3600
 RETRY_S = 600
+# Wall seconds for one price from one endpoint: spot prices wait meanwhile.
+WITHIN_S = 5.0
 
 Place = tuple[str, str]
 """A region and an instance type."""
@@ -47,6 +50,8 @@ class OnDemandPrices:
         In whose names to ask, the first one that may.
     bundled
         What stands where nothing was ever answered.
+    within_s
+        Wall seconds that an endpoint has for the answer about one place.
     """
 
     def __init__(
@@ -56,8 +61,10 @@ class OnDemandPrices:
         places: Iterable[Place],
         *,
         bundled: Mapping[Place, BundledPrice] | None = None,
+        within_s: float = WITHIN_S,
     ) -> None:
         self._api = api
+        self._within_s = within_s
         self._accounts = tuple(accounts)
         self._places = tuple(sorted(set(places)))
         self._bundled = bundled_prices() if bundled is None else bundled
@@ -117,17 +124,20 @@ class OnDemandPrices:
         for account in self._accounts:
             for endpoint in ENDPOINTS:
                 try:
-                    products = await pages(
-                        self._api,
-                        (account, endpoint, "pricing"),
-                        "GetProducts",
-                        "PriceList",
-                        ServiceCode="AmazonEC2",
-                        Filters=filters_of(region, instance_type),
-                    )
+                    async with asyncio.timeout(self._within_s):
+                        products = await pages(
+                            self._api,
+                            (account, endpoint, "pricing"),
+                            "GetProducts",
+                            "PriceList",
+                            ServiceCode="AmazonEC2",
+                            Filters=filters_of(region, instance_type),
+                        )
                     return on_demand_price(products, region, instance_type)
                 except (ProviderUnavailable, ContractError) as error:
                     problems.append(str(error))
+                except TimeoutError:
+                    problems.append(f"{endpoint}: no answer within {self._within_s:g} s")
         raise ProviderUnavailable(f"aws: the price list does not answer: {'; '.join(problems)}")
 
     def _say_missing(self, place: Place, at_ns: int) -> None:

@@ -169,10 +169,13 @@ class LawMix:
         return np.concatenate(parts)
 
 
-def count_runs(up: UpArray, age_starts: tuple[int, ...] = AGE_STARTS) -> RunCounts:
+def count_runs(
+    up: UpArray, age_starts: tuple[int, ...] = AGE_STARTS, *, open_first: bool = False
+) -> RunCounts:
     """Count slots and ends of runs by age in a 0/1 series.
 
-    The first run's age is unknown, so it is left out; the last slot has no successor.
+    The first run's age is unknown, so it is left out; with `open_first` the slots of it that are of
+    the last bucket, whenever it began, do count. The last slot has no successor.
     """
     buckets = len(age_starts)
     slots = np.zeros((2, buckets))
@@ -185,6 +188,10 @@ def count_runs(up: UpArray, age_starts: tuple[int, ...] = AGE_STARTS) -> RunCoun
         state = up[known].astype(np.int64)
         np.add.at(slots, (state, bucket), 1.0)
         np.add.at(ends, (state, bucket), (up[known + 1] != up[known]).astype(np.float64))
+    if open_first and len(up):
+        end = int(changes[0]) if len(changes) else len(up) - 1
+        slots[up[0], -1] += max(0, end - age_starts[-1] + 1)
+        ends[up[0], -1] += float(len(changes) > 0 and end >= age_starts[-1])
     return RunCounts(slots=slots, ends=ends)
 
 

@@ -1,0 +1,272 @@
+"""What a task's policy may know, and what it answers: one job, one offering, one slot."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import lru_cache
+
+from spotline.application.allocation.messages import AllocateRequest, Alternative, JobTask
+from spotline.application.allocation.value_tables import outlook_of
+from spotline.domain.events.forecast import ForecastIssued
+from spotline.domain.jobs.job import Job, Throughput
+from spotline.domain.jobs.lot import Lot, holding_of
+from spotline.domain.jobs.program import Holding, JobProgram, compile_program
+from spotline.domain.jobs.progress import JobProgress
+from spotline.domain.market.offering import Quote
+from spotline.domain.policies.answer import DecisionReason, JobAnswer
+from spotline.domain.policies.contention import ResidualCapacity
+from spotline.domain.policies.decision import decide_slot, is_safe, on_demand_to_hold
+from spotline.domain.policies.interface import START, PolicyView, WindowForecast
+from spotline.domain.policies.prediction import window_forecast
+from spotline.domain.policies.registry import FALLBACK_POLICY_ID, policy_named
+from spotline.domain.units import PPM, cost_micro_usd
+
+# A job moves for more than this share of what a slot of its largest count costs on demand: below
+# it, two tables differ by how they interpolate, and a job would go to and fro between equals.
+MOVE_MARGIN_PPM = 50_000
+
+
+def check_quoted(task: JobTask, quotes: Mapping[str, Quote]) -> None:
+    """Refuse a task that is, or could go, where nothing is quoted.
+
+    Raises
+    ------
+    ValueError
+        Names the offering.
+    """
+    if task.offering_id not in quotes:
+        raise ValueError(f"tasks.offering_id must have a quote, {task.offering_id!r} has none")
+    for alternative in task.alternatives:
+        if alternative.offering_id not in quotes:
+            raise ValueError(
+                f"tasks.alternatives.offering_id must have a quote, "
+                f"{alternative.offering_id!r} has none"
+            )
+
+
+def take_before(request: AllocateRequest, residual: ResidualCapacity) -> None:
+    """Take what jobs got that were served before those of a request.
+
+    Raises
+    ------
+    ValueError
+        Some of it has no quote.
+    """
+    quoted = {slot_quote.quote.offering_id for slot_quote in request.quotes}
+    for lot in request.taken:
+        if lot.offering_id not in quoted:
+            raise ValueError(f"taken.offering_id must have a quote, {lot.offering_id!r} has none")
+        residual.take_what_is_left((lot,))
+
+
+def may_move(request: AllocateRequest, task: JobTask, home: PolicyView) -> bool:
+    """Whether a job may leave its home now: it has tables to compare, time, and work left."""
+    over = home.elapsed_slots >= home.program.deadline_slots
+    done = home.state.progress_quanta >= home.program.work_quanta
+    return (
+        bool(task.alternatives)
+        and home.outlook is not None
+        and not (request.offset_s or over or done)
+    )
+
+
+def move_margin_micro_usd(home: PolicyView) -> float:
+    """What a move must gain."""
+    full_slot = cost_micro_usd(
+        home.on_demand_price, home.program.max_instances, home.program.slot_s
+    )
+    return full_slot * MOVE_MARGIN_PPM / PPM
+
+
+def moved_task(task: JobTask, alternative: Alternative, home: PolicyView) -> JobTask:
+    """The task of a job that has just left its home: idle, its checkpoint on the way."""
+    overhead_s = max(alternative.migrate_s, task.pending_overhead_s)
+    if home.interrupted:
+        overhead_s = max(overhead_s, home.program.interrupted_s)
+    return replace(
+        task,
+        offering_id=alternative.offering_id,
+        instance_type=alternative.instance_type,
+        holding=Lot(offering_id=alternative.offering_id),
+        interrupted=False,
+        # The checkpoint that is copied is a new one, or what an interruption left.
+        progress_quanta=home.state.progress_quanta,
+        unsaved_quanta=0,
+        pending_overhead_s=overhead_s,
+        notice_lead_s=alternative.notice_lead_s,
+        spent_micro_usd=task.spent_micro_usd + alternative.move_cost_micro_usd,
+        # The plans of a policy are for where it made them.
+        memory=START,
+        table_use=alternative.table_use,
+        alternatives=(),
+        on_demand_reserve_slots=alternative.on_demand_reserve_slots,
+        rescue_instances=alternative.rescue_instances,
+    )
+
+
+def is_saved(view: PolicyView, holding: Holding) -> bool:
+    """Whether on-demand, as much of it as there is now, still meets a hard deadline."""
+    if not view.program.hard:
+        return True
+    wanted = view.rescue_instances or view.program.max_instances
+    in_stock = view.on_demand_available >= wanted or view.reserve_slots > 0
+    return in_stock and is_safe(view, holding)
+
+
+def task_answer(request: AllocateRequest, task: JobTask, view: PolicyView) -> JobAnswer:
+    """Ask a task's policy, or the fallback where it lacks a forecast, what to hold on this view."""
+    try:
+        policy = policy_named(task.policy_id)
+    except KeyError as error:
+        raise ValueError(f"tasks.policy_id: {error.args[0]}") from error
+    reason = request.reason
+    memory = task.memory
+    asked = policy
+    if policy.needs_forecast and view.forecast is None:
+        asked = policy_named(FALLBACK_POLICY_ID)
+        memory = START
+        if reason is DecisionReason.POLICY:
+            reason = DecisionReason.FORECAST_OVERDUE
+    decision = decide_slot(asked, view, memory)
+    if decision.reason is not DecisionReason.POLICY:
+        reason = decision.reason
+    lot = Lot(
+        offering_id=task.offering_id,
+        spot=decision.holding.spot,
+        on_demand=decision.holding.on_demand,
+    )
+    return JobAnswer(
+        job_id=task.job.job_id,
+        policy_id=asked.policy_id,
+        lots=(lot,) if decision.holding.instances else (),
+        # The plans of a policy that was not asked are stale: it starts them again.
+        memory=decision.memory if asked is policy else START,
+        reason=reason,
+    )
+
+
+def task_view(
+    request: AllocateRequest, task: JobTask, quote: Quote, residual: ResidualCapacity
+) -> PolicyView:
+    """What a task's policy may know: the request's market, less what earlier jobs took."""
+    spot_available = _at_most(residual.spot(task.offering_id), task.most_spot)
+    program = program_of(
+        task.job,
+        task.offering_id,
+        task.instance_type,
+        request.slot_s,
+        task.first_slot_start_ns,
+        task.notice_lead_s,
+    )
+    held = holding_of((task.holding,))
+    reserve_slots = task.on_demand_reserve_slots
+    interrupted = is_interrupted(request, task, spot_available)
+    now = JobProgress(
+        progress_quanta=task.progress_quanta,
+        holding=held,
+        pending_overhead_s=task.pending_overhead_s,
+        unsaved_quanta=task.unsaved_quanta,
+    )
+    return PolicyView(
+        program=program,
+        elapsed_slots=task.elapsed_slots,
+        state=now.fallen() if interrupted else now,
+        interrupted=interrupted,
+        spot_price=quote.spot_price_micro_usd,
+        on_demand_price=quote.on_demand_price_micro_usd,
+        spot_available=spot_available,
+        on_demand_available=on_demand_to_hold(
+            _at_most(residual.on_demand(task.offering_id), task.most_on_demand),
+            held,
+            reserve_slots=reserve_slots,
+        ),
+        forecast=forecast_of(request.forecast, quote, left=spot_available),
+        slot_left_s=request.slot_s - request.offset_s,
+        spent_micro_usd=task.spent_micro_usd,
+        spot_firm=task.spot_firm,
+        outlook=outlook_of(task.table_use, program, request.laws),
+        reserve_slots=reserve_slots,
+        rescue_instances=task.rescue_instances,
+    )
+
+
+def is_interrupted(request: AllocateRequest, task: JobTask, spot_available: int) -> bool:
+    """Whether spot of what a task's job holds is gone, if no more than this is left to it.
+
+    Where bids are cleared, spot that the market has not taken back is yielded to another job.
+    """
+    reclaimed = not request.clearing or task.offering_id in request.reclaimed_offering_ids
+    return task.interrupted or (reclaimed and task.holding.spot > spot_available)
+
+
+def _at_most(left: int, bound: int | None) -> int:
+    return left if bound is None else min(left, bound)
+
+
+def forecast_of(
+    issued: ForecastIssued | None, quote: Quote, *, left: int | None = None
+) -> WindowForecast | None:
+    """The forecast of one offering as planners use it, None where there is none.
+
+    `left` is what of the quoted spot jobs served earlier leave to this one (None: all of it);
+    what they take now is not counted on later.
+    """
+    if issued is None:
+        return None
+    available = quote.spot_available
+    taken = 0
+    if left is not None and available.known:
+        taken = max(0, available.instances - left)
+    for forecast in issued.forecasts:
+        if forecast.offering_id == quote.offering_id and forecast.steps:
+            return window_forecast(
+                forecast,
+                on_demand_price_micro_usd=quote.on_demand_price_micro_usd,
+                taken=taken,
+                counted=available.known,
+            )
+    return None
+
+
+def at_rates(job: Job, throughputs: tuple[Throughput, ...]) -> Job:
+    """The job at other rates; as it is where these are not rates of the same throughputs.
+
+    What was recorded must be accepted: rates that no job can have change nothing.
+    """
+    if [throughput.offering for throughput in throughputs] != [
+        throughput.offering for throughput in job.throughputs
+    ]:
+        return job
+    try:
+        return replace(job, throughputs=throughputs)
+    except ValueError:
+        return job
+
+
+@lru_cache(maxsize=1024)
+def program_of(
+    job: Job,
+    offering_id: str,
+    instance_type: str,
+    slot_s: int,
+    first_slot_start_ns: int,
+    notice_lead_s: int | None,
+) -> JobProgram:
+    """The job compiled for one offering, whose `notice_lead_s` this is, and slot grid.
+
+    Raises
+    ------
+    ValueError
+        The job states no throughput for the offering.
+    """
+    throughput = job.throughput_on(offering_id, instance_type)
+    if throughput is None:
+        raise ValueError(f"job {job.job_id} states no throughput for {offering_id}")
+    return compile_program(
+        job,
+        throughput,
+        slot_s=slot_s,
+        first_slot_start_ns=first_slot_start_ns,
+        notice_lead_s=notice_lead_s,
+    )

@@ -1,0 +1,97 @@
+"""`spotline bench fleet`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from spotline.bench.command_options import (
+    RECORDED_DATA,
+    DataOption,
+    JsonOption,
+    ReportOption,
+    command_line,
+    open_console,
+    teller,
+    write_figures,
+)
+
+
+def fleet(
+    data: DataOption = RECORDED_DATA,
+    out: JsonOption = None,
+    report: ReportOption = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Run every cell, not only the twelve that tell most.")
+    ] = False,
+    only: Annotated[
+        list[str] | None, typer.Option("--cell", help="Cell to run: MARKET/N/LOAD/START.")
+    ] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Crowds per cell, of seeds 1, 2, ...")] = 1,
+    processes: Annotated[int, typer.Option(min=1, help="Crowds that run at a time.")] = 2,
+    slot_only: Annotated[
+        tuple[int, int] | None,
+        typer.Option(
+            "--slot-only",
+            help="Only time whole slots of N running jobs on OFFERINGS.",
+            metavar="N OFFERINGS",
+        ),
+    ] = None,
+) -> None:
+    """Run crowds of jobs under every policy, held against a bound that no joint schedule exceeds."""
+    from spotline.bench.fleet.cells import all_cells, cell_named, default_cells
+    from spotline.bench.fleet.run import FleetOptions, run_fleet
+    from spotline.bench.fleet.slot_times import SLOT_SIZES, time_slots
+
+    console = open_console()
+    tell = teller(console)
+    figures: dict[str, Any] = {"command": command_line(), "slot_s": {}, "memory_mb": {}}
+    sizes = [slot_only] if slot_only is not None else [] if only else list(SLOT_SIZES)
+    if slot_only is None:
+        cells = tuple(cell_named(name) for name in only or ())
+        cells = cells or (all_cells() if everything else default_cells())
+        options = FleetOptions(data=data, seeds=tuple(range(1, seeds + 1)), processes=processes)
+        figures |= run_fleet(cells, options, tell)
+    for jobs, offerings in sizes:
+        found = time_slots(jobs, offerings)
+        figures["slot_s"][str(jobs)] = found["slot_p99_s"]
+        figures["memory_mb"][str(jobs)] = found["memory_mb"]
+        figures.setdefault("slots", {})[f"{jobs} jobs, {offerings} offerings"] = found
+        tell(
+            f"slot of {jobs} jobs on {offerings} offerings: p99 {found['slot_p99_s']:.2f} s, "
+            f"{found['memory_mb']:.0f} MB"
+        )
+    write_figures(figures, out)
+    if report is not None and "cells" in figures:
+        from spotline.bench.fleet.report import write_report
+
+        console.print(f"report: {write_report(figures, report)}", markup=False)
+    _print(console, figures)
+
+
+def _print(console: Any, figures: dict[str, Any]) -> None:
+    from spotline.replay.tables import plain_table
+
+    for name, rows in figures.get("cells", {}).items():
+        table = plain_table(f"{name}, % of the joint bound", "policy")
+        for column in ("%", "points against best rule", "gap %", "misses", "cost $", "late $"):
+            table.add_column(column, justify="right", no_wrap=True)
+        for policy, row in rows.items():
+            low, mean, high = row["vs_best_rule_points"] or (float("nan"),) * 3
+            table.add_row(
+                policy,
+                _number(row["percent_of_bound"]),
+                f"{mean:+.2f} [{low:+.2f}, {high:+.2f}]",
+                _number(row["gap_closed_percent"]),
+                str(row["misses"]),
+                f"{row['cost_usd']:,.0f}",
+                f"{row['late_usd']:,.0f}",
+            )
+        console.print(table)
+    for note in figures.get("notes", ()):
+        console.print(f"note: {note}", markup=False)
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"

@@ -1,0 +1,211 @@
+"""The ruler for fleets: fair crowds, one bound, paired counting."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from spotline.application.selector.state import SelectorOptions
+from spotline.bench.fleet.cells import all_cells, cell_named, default_cells
+from spotline.bench.fleet.counting import CrowdCount, Lives, best_rule, count_cell
+from spotline.bench.fleet.instance import Crowd, LaidCrowd, bound_of, lay_instance
+from spotline.bench.fleet.jobs import CLASSES, fleet_jobs
+from spotline.bench.fleet.markets import FleetMarket, fleet_market
+from spotline.bench.fleet.policies import EDF, RULES, run_policy
+from spotline.bench.fleet.report import report_text
+from spotline.bench.fleet.slot_times import wide_market
+from spotline.contracts.errors import ContractError
+from spotline.domain.jobs.job import DeadlineKind
+from spotline.domain.market.market import OBSERVED
+from spotline.replay.closed_loop import course_unforecast
+
+NOWHERE = Path("nowhere")
+
+
+@pytest.fixture(scope="module")
+def source() -> FleetMarket:
+    return fleet_market("generated", NOWHERE, 1)
+
+
+@pytest.fixture(scope="module")
+def crowd(source: FleetMarket) -> LaidCrowd:
+    return lay_instance(source, Crowd(market="generated", jobs=14, load=1.5, seed=3))
+
+
+# --- cells ------------------------------------------------------------------------------------
+
+
+def test_the_default_cells_are_twelve_of_all_and_hold_what_tells_most() -> None:
+    cells = default_cells()
+    assert len(cells) == 12
+    assert set(cells) < set(all_cells())
+    assert {cell.market for cell in cells} == {"generated", "nine-zones", "h100"}
+    assert {(cell.jobs, cell.load) for cell in cells} == {
+        (jobs, load) for jobs in (240, 1000) for load in (0.8, 1.5)
+    }
+    assert {cell.start for cell in cells} == {"cold", "prior"}
+
+
+def test_a_cell_is_read_as_it_is_named() -> None:
+    for cell in all_cells():
+        assert cell_named(cell.name) == cell
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("h100/60/0.8", "MARKET/N/LOAD/START"),
+        ("mars/60/0.8/cold", "MARKET"),
+        ("h100/0/0.8/cold", "N must"),
+        ("h100/60/nan/cold", "LOAD"),
+        ("h100/60/0.8/lukewarm", "START"),
+    ],
+)
+def test_a_wrong_cell_says_which_part_is_wrong(text: str, part: str) -> None:
+    with pytest.raises(ContractError, match=part):
+        cell_named(text)
+
+
+def test_absent_data_is_said_plainly() -> None:
+    with pytest.raises(ContractError, match="SPOTLINE_DATA"):
+        fleet_market("h100", NOWHERE, 1)
+
+
+# --- crowds -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("load", [0.3, 0.8, 1.5])
+def test_counts_are_scaled_until_demand_is_the_load(source: FleetMarket, load: float) -> None:
+    laid = lay_instance(source, Crowd(market="generated", jobs=240, load=load, seed=1))
+    assert laid.load == pytest.approx(load, rel=0.03)
+    assert laid.begin == source.half
+
+
+def test_jobs_live_within_the_reported_half_and_do_not_depend_on_the_load(
+    source: FleetMarket, crowd: LaidCrowd
+) -> None:
+    market = crowd.reported
+    end_ns = int(market.slot_starts_ns()[-1]) + market.slot_s * 1_000_000_000
+    assert all(market.start_ns <= job.start_ns for job in crowd.jobs)
+    assert all(job.deadline.expires_ns <= end_ns for job in crowd.jobs)
+    assert {job.deadline.kind for job in crowd.jobs} == {DeadlineKind.HARD, DeadlineKind.SOFT}
+    again = fleet_jobs(market, 14, 3)
+    assert again == crowd.jobs
+
+
+def test_some_on_demand_is_short_and_some_overheads_are_longer_than_a_slot(
+    source: FleetMarket, crowd: LaidCrowd
+) -> None:
+    market = crowd.reported
+    short = (market.on_demand_provenance == OBSERVED).all(axis=0)
+    assert short.sum() == len(source.limited) > 0
+    assert (market.on_demand_available[:, short] < 100).all()
+    assert any(kind.launch_s > market.slot_s for kind in CLASSES)
+    assert any(kind.launch_s < market.slot_s // 2 for kind in CLASSES)
+
+
+def test_no_policy_earns_more_than_the_bound_and_equal_runs_are_equal(crowd: LaidCrowd) -> None:
+    options = SelectorOptions()
+    bound = bound_of(crowd, options)
+    course = course_unforecast(crowd.reported)
+    earned = {}
+    for name in ("msu", EDF):
+        lives = run_policy(course, crowd.jobs, name, options, 1).lives(crowd.jobs)
+        earned[name] = sum(life.utility_micro_usd for life in lives)
+        again = run_policy(course, crowd.jobs, name, options, 1).lives(crowd.jobs)
+        assert again == lives
+    assert max(earned.values()) <= bound.upper_micro_usd
+    assert max(earned.values()) <= bound.attained_micro_usd <= bound.upper_micro_usd
+
+
+def test_edf_serves_the_earliest_deadline_whatever_the_slack(crowd: LaidCrowd) -> None:
+    course = course_unforecast(crowd.reported)
+    run = run_policy(course, crowd.jobs, EDF, SelectorOptions(), 1)
+    state = run.state
+    deadlines = {job.job_id: job.deadline.at_ns for job in crowd.jobs}
+    # Of a state in which all run at once the order is that of their deadlines.
+    for job_run in state.runs.values():
+        job_run.phase = type(job_run.phase).RUNNING
+        job_run.ending = None
+    order = state.in_order()
+    assert order == sorted(order, key=lambda job_id: (deadlines[job_id], job_id))
+    assert len(order) > 2
+
+
+# --- counting ---------------------------------------------------------------------------------
+
+
+def _lives(utility: list[float], cost: list[float], missed: list[int] | None = None) -> Lives:
+    return Lives(
+        utility=np.array(utility),
+        cost=np.array(cost),
+        late=np.zeros(len(utility)),
+        missed=np.array(missed or [0] * len(utility), dtype=np.int64),
+    )
+
+
+def _count(jobs: int, bound_usd: float) -> CrowdCount:
+    return CrowdCount(
+        start=np.arange(jobs, dtype=np.int64) * 10,
+        seed=np.zeros(jobs, dtype=np.int64),
+        tenant=("a", "b") * (jobs // 2),
+        bound_usd=bound_usd,
+    )
+
+
+def test_all_rows_have_one_denominator_and_the_gap_runs_from_rule_to_bound() -> None:
+    lives = {
+        "spotline": _lives([9.0] * 20, [1.0] * 20, [1] + [0] * 19),
+        "msu": _lives([8.0] * 20, [2.0] * 20),
+        "on_demand_only": _lives([4.0] * 20, [6.0] * 20),
+    }
+    rows = count_cell(lives, _count(20, 200.0))
+    assert best_rule(lives) == "msu"
+    assert rows["spotline"]["percent_of_bound"] == pytest.approx(90.0)
+    assert rows["spotline"]["gap_closed_percent"] == pytest.approx(50.0)
+    assert rows["spotline"]["vs_best_rule_points"] == pytest.approx([10.0, 10.0, 10.0])
+    assert rows["spotline"]["misses"] == 1
+    assert rows["msu"]["vs_best_rule_points"] == [0.0, 0.0, 0.0]
+    assert rows["on_demand_only"]["jain_saving"] is None
+    assert rows["msu"]["jain_saving"] == pytest.approx(1.0)
+
+
+def test_saving_for_one_tenant_alone_is_called_unfair() -> None:
+    lives = {
+        "spotline": _lives([5.0] * 4, [0.0, 8.0, 0.0, 8.0]),
+        "on_demand_only": _lives([4.0] * 4, [8.0] * 4),
+    }
+    rows = count_cell(lives, _count(4, 40.0))
+    assert rows["spotline"]["jain_saving"] == pytest.approx(0.5)
+
+
+def test_without_a_rule_there_is_nothing_to_be_ahead_of() -> None:
+    with pytest.raises(ValueError, match=RULES[0]):
+        best_rule({"spotline": _lives([1.0], [1.0])})
+
+
+def test_a_report_says_where_an_aim_was_missed() -> None:
+    rows = count_cell(
+        {
+            "spotline": _lives([7.0] * 4, [3.0] * 4),
+            "msu": _lives([8.0] * 4, [2.0] * 4),
+        },
+        _count(4, 40.0),
+    )
+    figures = {
+        "command": "spotline bench fleet",
+        "cells": {"h100/4/0.8/prior": rows},
+        "crowds": {},
+        "notes": ["none"],
+        "meta": {"seeds": [1], "wall_s": 60.0, "platform": "here", "processes": 1},
+    }
+    text = report_text(figures)
+    assert "| h100/4/0.8/prior | msu | -10.00 [-10.00, -10.00] |" in text
+    assert text.split("## Crowds")[0].rstrip().endswith("| no |")
+
+
+def test_a_wide_market_has_as_many_offerings_as_are_asked_for() -> None:
+    market = wide_market(25, 4)
+    assert len({offering.offering_id for offering in market.offerings}) == 25

@@ -1,0 +1,311 @@
+"""The joint bound: never below a schedule that can be had, and exact where nothing is shared."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spotline.domain.jobs.migration import (
+    NOT_PLACED,
+    MigrationCost,
+    PlacedHolding,
+    PlacedProgress,
+    advance_placed,
+    equal_migrations,
+    move_cost_micro_usd,
+)
+from spotline.domain.jobs.program import Holding, JobProgram
+from spotline.domain.policies.replay import SlotRecord, clairvoyant_optimum
+from spotline.domain.solvers.joint_bound import (
+    MovingJob,
+    SharedCapacity,
+    bound_at,
+    joint_bound,
+)
+from spotline.domain.units import cost_micro_usd
+
+SLOT_S = 1800
+SLOTS = 4
+OFFERINGS = 2
+PLENTY = 100
+MIGRATE_S = 900
+FEE = 20_000
+
+
+def _program(
+    busy_slots: int, value: int, *, counts: tuple[int, ...] = (1,), launch_s: int = 600
+) -> JobProgram:
+    rates = [0] * (counts[-1] + 1)
+    for count in counts:
+        rates[count] = count
+    return JobProgram(
+        slot_s=SLOT_S,
+        work_quanta=busy_slots * SLOT_S // 2 * counts[-1],
+        rate_quanta_per_s=tuple(rates),
+        allowed_counts=counts,
+        launch_s=launch_s,
+        grow_s=launch_s,
+        shrink_s=300,
+        interrupted_s=900,
+        deadline_slots=SLOTS,
+        end_slots=SLOTS,
+        hard=True,
+        value_micro_usd=(value,) * (SLOTS + 1),
+    )
+
+
+def _job(name: str, program: JobProgram, first_slot: int = 0) -> MovingJob:
+    return MovingJob(
+        job_id=name,
+        programs=(program,) * OFFERINGS,
+        first_slot=first_slot,
+        migrate_s=MIGRATE_S,
+        fee_micro_usd=FEE,
+    )
+
+
+def _market(
+    spot: Sequence[Sequence[int]], price: Sequence[Sequence[int]], stock: int = PLENTY
+) -> SharedCapacity:
+    shape = (SLOTS, OFFERINGS)
+    return SharedCapacity(
+        spot_price=np.array(price, dtype=np.int64).reshape(shape),
+        on_demand_price=np.full(shape, 3_000_000, dtype=np.int64),
+        spot=np.array(spot, dtype=np.int64).reshape(shape),
+        on_demand=np.full(shape, stock, dtype=np.int64),
+    )
+
+
+grids = st.lists(
+    st.lists(st.integers(0, 2), min_size=OFFERINGS, max_size=OFFERINGS),
+    min_size=SLOTS,
+    max_size=SLOTS,
+)
+prices = st.lists(
+    st.lists(st.integers(400_000, 3_500_000), min_size=OFFERINGS, max_size=OFFERINGS),
+    min_size=SLOTS,
+    max_size=SLOTS,
+)
+programs = st.builds(
+    _program,
+    busy_slots=st.integers(1, 6),
+    value=st.integers(500_000, 9_000_000),
+    launch_s=st.sampled_from([300, 600, 2700]),
+)
+
+
+# --- every schedule there is --------------------------------------------------------------------
+
+
+def _schedules(job: MovingJob, market: SharedCapacity) -> tuple[np.ndarray, np.ndarray]:
+    """Worth, and use of (spot, on-demand) by slot and offering, of every schedule of one job."""
+    program = job.programs[0]
+    assert program is not None
+    choices = [NOT_PLACED] + [
+        PlacedHolding(offering=offering, holding=holding)
+        for offering in range(OFFERINGS)
+        for holding in (Holding(spot=1), Holding(on_demand=1))
+    ]
+    worth, used = [], []
+    for schedule in product(choices, repeat=SLOTS):
+        earned = _earned(program, schedule, market)
+        if earned is None:
+            continue
+        use = np.zeros((2, SLOTS, OFFERINGS), dtype=np.int64)
+        for slot, held in enumerate(schedule):
+            use[0, slot, held.offering] += held.holding.spot
+            use[1, slot, held.offering] += held.holding.on_demand
+        worth.append(earned)
+        used.append(use.ravel())
+    return np.array(worth), np.array(used)
+
+
+def _earned(
+    program: JobProgram, schedule: Sequence[PlacedHolding], market: SharedCapacity
+) -> int | None:
+    """Value less cost by the accounting of jobs that move; None where more is held than is there."""
+    table = equal_migrations(OFFERINGS, MigrationCost(overhead_s=MIGRATE_S, cost_micro_usd=FEE))
+    state = PlacedProgress()
+    paid = 0
+    for slot, held in enumerate(schedule):
+        if held.holding.spot > market.spot[slot, held.offering]:
+            return None
+        interrupted = state.holding.spot > 0 and state.holding.spot > market.spot[slot, state.home]
+        paid += move_cost_micro_usd(table, state, held)
+        state = advance_placed(
+            (program,) * OFFERINGS, table, state, held, held_s=SLOT_S, interrupted=interrupted
+        )
+        paid += cost_micro_usd(
+            int(market.spot_price[slot, held.offering]), held.holding.spot, SLOT_S
+        ) + cost_micro_usd(
+            int(market.on_demand_price[slot, held.offering]), held.holding.on_demand, SLOT_S
+        )
+        if state.progress_quanta >= program.work_quanta:
+            return program.value_micro_usd[slot + 1] - paid
+    return -paid
+
+
+def _best_pair(jobs: Sequence[MovingJob], market: SharedCapacity) -> int:
+    """The best joint schedule of two jobs, by looking at every pair."""
+    (worth_a, used_a), (worth_b, used_b) = (_schedules(job, market) for job in jobs)
+    limits = np.concatenate([market.spot.ravel(), market.on_demand.ravel()])
+    best = 0
+    for worth, used in zip(worth_a, used_a, strict=True):
+        fits = (used_b <= limits - used).all(axis=1)
+        if fits.any():
+            best = max(best, int(worth + worth_b[fits].max()))
+    return best
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    grid=grids, price=prices, first=programs, second=programs, stock=st.sampled_from([1, PLENTY])
+)
+def test_no_schedule_of_two_jobs_earns_more(
+    grid: list[list[int]],
+    price: list[list[int]],
+    first: JobProgram,
+    second: JobProgram,
+    stock: int,
+) -> None:
+    market = _market(grid, price, stock)
+    jobs = [_job("a", first), _job("b", second)]
+    bound = joint_bound(jobs, market)
+    best = _best_pair(jobs, market)
+    assert best <= bound.upper_micro_usd <= bound.alone_micro_usd
+    assert bound.attained_micro_usd <= bound.upper_micro_usd
+
+
+def test_two_jobs_that_want_one_spot_instance_are_bounded_by_what_they_can_share() -> None:
+    # One spot instance on one offering, on-demand above what either job is worth.
+    market = _market([[1, 0]] * SLOTS, [[1_000_000, 1_000_000]] * SLOTS)
+    program = _program(5, 3_500_000)
+    jobs = [_job("a", program), _job("b", program)]
+    bound = joint_bound(jobs, market, passes=60)
+    best = _best_pair(jobs, market)
+    assert best == 3_500_000 - 3 * 500_000
+    assert bound.alone_micro_usd == 2 * best
+    # Integer programs have a gap; prices must close most of what sharing costs.
+    assert best <= bound.upper_micro_usd < best + best // 10
+    assert bound.attained_micro_usd == best
+    assert bound.spot_extra.any()
+
+
+# --- nothing shared -----------------------------------------------------------------------------
+
+
+@settings(max_examples=25, deadline=None)
+@given(grid=grids, price=prices, program=programs)
+def test_on_one_offering_a_job_earns_its_clairvoyant_optimum(
+    grid: list[list[int]], price: list[list[int]], program: JobProgram
+) -> None:
+    market = _market(grid, price)
+    job = MovingJob(
+        job_id="a", programs=(program, None), first_slot=0, migrate_s=0, fee_micro_usd=0
+    )
+    records = [
+        SlotRecord(
+            spot_price=int(market.spot_price[slot, 0]),
+            on_demand_price=int(market.on_demand_price[slot, 0]),
+            spot_available=int(market.spot[slot, 0]),
+            on_demand_available=PLENTY,
+            forecast=None,
+        )
+        for slot in range(SLOTS)
+    ]
+    bound = joint_bound([job], market)
+    assert bound.exact
+    assert bound.upper_micro_usd == clairvoyant_optimum(program, records).upper_utility_micro_usd
+
+
+@settings(max_examples=15, deadline=None)
+@given(price=prices, chosen=st.lists(programs, min_size=1, max_size=4))
+def test_with_ample_capacity_the_bound_is_the_sum_of_single_optima(
+    price: list[list[int]], chosen: list[JobProgram]
+) -> None:
+    market = _market([[PLENTY] * OFFERINGS] * SLOTS, price)
+    jobs = [_job(f"j{number}", program) for number, program in enumerate(chosen)]
+    bound = joint_bound(jobs, market)
+    alone = [joint_bound([job], market).upper_micro_usd for job in jobs]
+    assert bound.upper_micro_usd == bound.attained_micro_usd == sum(alone)
+    assert list(bound.job_micro_usd) == alone
+    assert not bound.spot_extra.any()
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    grid=grids,
+    price=prices,
+    chosen=st.lists(programs, min_size=1, max_size=3),
+    extra=st.integers(0, 400_000),
+)
+def test_more_capacity_never_lowers_the_bound_at_equal_prices(
+    grid: list[list[int]], price: list[list[int]], chosen: list[JobProgram], extra: int
+) -> None:
+    less, more = _market(grid, price), _market([[n + 1 for n in row] for row in grid], price)
+    jobs = [_job(f"j{number}", program) for number, program in enumerate(chosen)]
+    dear = np.full((SLOTS, OFFERINGS), extra, dtype=np.int64)
+    free = np.zeros_like(dear)
+    assert bound_at(jobs, less, dear, free) <= bound_at(jobs, more, dear, free)
+
+
+# --- moves, grids, bad input --------------------------------------------------------------------
+
+
+def test_a_job_follows_spot_where_moving_pays_and_not_where_the_fee_is_too_high() -> None:
+    # Spot is on the first offering in two slots, then on the second.
+    market = _market([[1, 0], [1, 0], [0, 1], [0, 1]], [[400_000, 400_000]] * SLOTS)
+    program = _program(5, 9_000_000)
+    cheap, dear = (
+        _job("a", program),
+        MovingJob(
+            job_id="a",
+            programs=(program,) * OFFERINGS,
+            first_slot=0,
+            migrate_s=MIGRATE_S,
+            fee_micro_usd=5_000_000,
+        ),
+    )
+    assert joint_bound([cheap], market).upper_micro_usd == 9_000_000 - 4 * 200_000 - FEE
+    assert joint_bound([dear], market).upper_micro_usd < 9_000_000 - 4 * 200_000 - FEE
+
+
+def test_a_coarse_grid_bounds_the_exact_one() -> None:
+    market = _market([[2, 1]] * SLOTS, [[900_000, 700_000]] * SLOTS)
+    jobs = [_job("a", _program(5, 4_000_000, counts=(1, 2)))]
+    exact, coarse = joint_bound(jobs, market), joint_bound(jobs, market, cell_limit=3)
+    assert exact.exact
+    assert not coarse.exact
+    assert coarse.upper_micro_usd >= exact.upper_micro_usd
+    assert coarse.attained_micro_usd == 0
+
+
+def test_stock_that_changes_is_not_shared() -> None:
+    # What is held stays when the stock falls, so jobs may together hold more than there is.
+    market = _market([[0, 0]] * SLOTS, [[900_000, 900_000]] * SLOTS)
+    market.on_demand[:] = [[2, 0], [1, 0], [1, 0], [1, 0]]
+    program = _program(4, 9_000_000)
+    bound = joint_bound([_job("a", program), _job("b", program)], market)
+    assert bound.upper_micro_usd == bound.alone_micro_usd > 0
+
+
+def test_no_jobs_earn_nothing() -> None:
+    bound = joint_bound([], _market([[1, 1]] * SLOTS, [[1, 1]] * SLOTS))
+    assert (bound.upper_micro_usd, bound.attained_micro_usd) == (0, 0)
+
+
+def test_bad_input_says_what_is_wrong() -> None:
+    market = _market([[1, 1]] * SLOTS, [[1, 1]] * SLOTS)
+    program = _program(2, 1_000_000)
+    with pytest.raises(ValueError, match="programs of a must hold 2, held 1"):
+        joint_bound([MovingJob(job_id="a", programs=(program,), first_slot=0, migrate_s=0)], market)
+    with pytest.raises(ValueError, match="must lie within the market"):
+        joint_bound([_job("a", program, first_slot=1)], market)
+    wrong = np.full((SLOTS, OFFERINGS), -1, dtype=np.int64)
+    with pytest.raises(ValueError, match="spot_extra must be >= 0"):
+        bound_at([], market, wrong, np.zeros_like(wrong))
