@@ -70,6 +70,7 @@ class MappedTables:
         self._folder = folder
         self._most_bytes = most_bytes
         self._lock = threading.Lock()
+        self._keeps = True
         self._mapped: dict[str, TableArray] = {}
         self._building: WeakValueDictionary[str, _Turn] = WeakValueDictionary()
         # What was read whole by this process need not be read again to be mapped.
@@ -122,8 +123,12 @@ class MappedTables:
         try:
             self._write(name, after)
         except OSError as error:
-            _log.warning("table_not_kept", folder=str(self._folder), error=str(error))
+            if self._keeps:
+                # Once, not for every table: of a full disk nothing else is new.
+                _log.warning("tables_not_kept", folder=str(self._folder), error=str(error))
+            self._keeps = False
             return self._unwritten.array(name, shape, lambda: after)
+        self._keeps = True
         mapped = self._opened(name, shape)
         # Another process may have made room by it already.
         return after if mapped is None else mapped
@@ -131,6 +136,8 @@ class MappedTables:
     def _write(self, name: str, after: TableArray) -> None:
         content = np.ascontiguousarray(after).tobytes()
         head = (_MAGIC + hashlib.sha256(content).digest()).ljust(_FIRST, b"\0")
+        # Whoever clears caches may have cleared the folder.
+        self._folder.mkdir(parents=True, exist_ok=True)
         with NamedTemporaryFile(dir=self._folder, delete=False) as file:
             try:
                 file.write(head)

@@ -203,6 +203,8 @@ def _take_change(state: SelectorState, run: JobRun, event: JobUpdated) -> None:
 
 def _note_ready(state: SelectorState, event: ValueTableReady) -> None:
     """Let the decisions of the slots to come name a table; of a job that is over nothing is said."""
+    if state.shared_tables:
+        state.announced.add(event.table_id)
     run = state.runs.get(event.job_id)
     for table in () if run is None else run.tables.values():
         # Offerings with one law and one price may share a table, too.

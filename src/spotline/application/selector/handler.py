@@ -39,7 +39,12 @@ from spotline.application.selector.parked_entries import frozen_by, unfrozen_by
 from spotline.application.selector.recomputing import recomputed_answer
 from spotline.application.selector.spending import within_limits
 from spotline.application.selector.state import SelectorOptions, SelectorState, SlotPhase
-from spotline.application.selector.tables import tables_again, tables_wanted, taken_by
+from spotline.application.selector.tables import (
+    tables_again,
+    tables_wanted,
+    tables_with_room,
+    taken_by,
+)
 from spotline.application.selector.tripping import tripped
 from spotline.application.slot_checks import check_slot, slot_of
 from spotline.application.spec import NOTHING, Call, CallSpec, Context, Outcome, Spec, Timer
@@ -333,10 +338,8 @@ class SelectHandler:
                 limit_micro_usd=limit.limit_micro_usd,
             )
             tables = tables_wanted(state, JobRun(job=arriving), offering_id, running, self._options)
-            # While room is short, a home is worth more than places to move to; classes take little.
-            if not self._options.shared_tables:
-                tables = tables[: len(tables) if 2 * room > MOST_TABLES else min(1, max(0, room))]
-                room -= len(tables)
+            tables = tables_with_room(state, tables, room)
+            room -= len(tables)
             yield from tables
             # The next arrival must see this one's demand.
             running.append(JobRun(job=run.job, offering_id=offering_id))

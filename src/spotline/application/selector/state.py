@@ -22,7 +22,7 @@ from spotline.domain.limits.breaker import Breaker
 from spotline.domain.limits.freezes import Freezes
 from spotline.domain.limits.spend_book import SpendBook
 from spotline.domain.limits.spending import Spending, SpentIn, spending_of
-from spotline.domain.market.law import StateSpace, run_states
+from spotline.domain.market.law import StateSpace, last_run_state
 from spotline.domain.market.named_law import NamedLaw
 from spotline.domain.market.offering import CapacityType, Offering
 from spotline.domain.market.stock import stock_terms
@@ -147,7 +147,8 @@ class SelectorState:
     limit of its own or of its tenant did.
     `spend` is what was spent by slot, tenant and capacity type, `launched` when how many instances
     were asked for; both only as far back, and only where, limits need them.
-    `mode` is how far decisions of the log reach.
+    `mode` is how far decisions of the log reach. `announced` are the ids of shared tables that were
+    built once.
     `reclaimed` are offerings of which the market took spot back as the slot opened, with `clearing`.
     `heard` is the slot as it was opened, `opened` the same with the quotes that it lacked.
     """
@@ -156,6 +157,7 @@ class SelectorState:
     trust: ForecastTrust
     competing: bool = True
     shared_tables: bool = False
+    announced: set[str] = field(default_factory=set)
     clearing: bool = False
     reclaimed: frozenset[str] = frozenset()
     mode: Mode = Mode.LIVE
@@ -316,7 +318,7 @@ class SelectorState:
         """Where an offering's spot is in the open slot, on the states of a law."""
         counts = self.counts.get(offering_id, [])
         # An unknown count is taken for plenty, as planners do.
-        return int(run_states(space, counts)[-1]) if counts else space.run_states - 1
+        return last_run_state(space, counts) if counts else space.run_states - 1
 
     def on_demand_stock(self, job: Job, offering_id: str) -> tuple[int, int]:
         """A job's `reserve_slots` and `rescue_instances` on an offering, by its recent stock."""

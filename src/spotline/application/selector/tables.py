@@ -14,6 +14,7 @@ from spotline.domain.events.law import ValueTableRequested
 from spotline.domain.events.lifecycle import JobUpdated
 from spotline.domain.events.training import CheckpointCommitted, TrainingRestarted
 from spotline.domain.jobs.stay import claim_on
+from spotline.domain.solvers.table_store import MOST_TABLES
 
 
 def tables_wanted(
@@ -50,6 +51,22 @@ def tables_wanted(
             )
         )
     return events
+
+
+def tables_with_room(
+    state: SelectorState, wanted: list[ValueTableRequested], room: int
+) -> list[ValueTableRequested]:
+    """Those of a job's wanted tables, its home's first, that it gets while `room` more are kept.
+
+    While room is short, a home is worth more than places to move to. Where tables are shared, every
+    job has that of its home, and of other places those that jobs of its class had built before.
+    """
+    if 2 * room > MOST_TABLES:
+        return wanted
+    if not state.shared_tables:
+        return wanted[: min(1, max(0, room))]
+    others = [asked for asked in wanted[1:] if asked.table.table_id in state.announced]
+    return wanted[:1] + others
 
 
 def taken_by(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -118,6 +119,17 @@ def run_states(space: StateSpace, counts: Sequence[int] | IntArray) -> IntArray:
     lasted = at - np.maximum.accumulate(np.where(begins, at, 0)) + 1
     age = np.searchsorted(space.age_starts, lasted, side="right") - 1
     return (level * space.ages + age).astype(np.int64)
+
+
+def last_run_state(space: StateSpace, counts: Sequence[int]) -> int:
+    """Run state of the last slot of a series of at least one: the last of `run_states`."""
+    level = bisect_right(space.level_starts, counts[-1]) - 1
+    lasted = 0
+    for count in reversed(counts):
+        if bisect_right(space.level_starts, count) - 1 != level:
+            break
+        lasted += 1
+    return level * space.ages + bisect_right(space.age_starts, lasted) - 1
 
 
 @canonical_as("MarketLaw", "space level_counts run_ppb price_ppb")

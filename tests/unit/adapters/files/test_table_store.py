@@ -117,12 +117,22 @@ def test_two_threads_that_want_one_table_build_it_once(tmp_path: Path) -> None:
 def test_what_no_disk_takes_is_held_in_memory(tmp_path: Path) -> None:
     store = MappedTables(tmp_path / "store")
     (tmp_path / "store").rmdir()
+    (tmp_path / "store").write_bytes(b"")
     build = Counted()
 
     assert np.array_equal(store.array(NAME, SHAPE, build), numbers())
     assert np.array_equal(store.array(NAME, SHAPE, build), numbers())
 
     assert build.times == 1
+
+
+def test_a_folder_that_was_cleared_is_made_again(tmp_path: Path) -> None:
+    store = MappedTables(tmp_path / "store")
+    (tmp_path / "store").rmdir()
+
+    store.array(NAME, SHAPE, numbers)
+
+    assert np.array_equal(MappedTables(tmp_path / "store").array(NAME, SHAPE, never), numbers())
 
 
 def test_tables_of_other_solvers_are_forgotten_but_the_latest(tmp_path: Path) -> None:

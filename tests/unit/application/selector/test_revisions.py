@@ -10,6 +10,7 @@ from spotline.application.selector.handler import SelectHandler
 from spotline.application.selector.job_run import RunPhase
 from spotline.application.selector.job_table import JobTable
 from spotline.application.selector.state import SelectorOptions, SelectorState, SlotPhase
+from spotline.application.selector.tables import tables_with_room
 from spotline.application.spec import Context, Outcome
 from spotline.contracts.mapping import digest
 from spotline.domain.events.allocation import AllocationAnswered, CallOutcome
@@ -269,11 +270,11 @@ def test_a_shared_table_is_asked_for_whatever_there_are_and_named_once_it_was_an
     driver.feed(JobSubmitted(job=replace(first.job, job_id="a"), ts_event_ns=0))
     outcome = driver.feed(clock.slot_events(slot + 1)[-1])
     asked = [event for event in outcome.events if isinstance(event, ValueTableRequested)]
-    home, *others = driver.state.runs["a"].tables.values()
+    (home,) = driver.state.runs["a"].tables.values()
     late = slot + 4
 
-    assert len(asked) > 1
-    assert {event.table.taken for event in asked} == {0}
+    assert [event.table.offering_id for event in asked] == [home.spec.offering_id]
+    assert asked[0].table.taken == 0
     assert driver.state.runs["a"].table_in(late, home.spec.offering_id) is None
     driver.feed(
         ValueTableReady(
@@ -286,9 +287,30 @@ def test_a_shared_table_is_asked_for_whatever_there_are_and_named_once_it_was_an
     )
     assert driver.state.runs["a"].table_in(slot + 1, home.spec.offering_id) is None
     assert driver.state.runs["a"].table_in(slot + 2, home.spec.offering_id) is home
-    assert {
-        table.is_announced for table in others if table.spec.table_id != home.spec.table_id
-    } <= {False}
+
+
+def test_places_to_move_to_are_looked_at_in_a_crowd_where_their_class_was_built_before() -> None:
+    driver, slot = refusing_driver(SelectorOptions(rehearsals=0, shared_tables=True))
+    first = next(iter(driver.state.runs.values()))
+    counts, prices = [0, 16] * 10, [300_000] * 20
+    law = learn_law(counts, prices, choose_space(counts, prices, most_instances=16))
+    named = NamedLaw(law_id=law_id_of(law), law=law)
+    driver.state.laws = {offering.offering_id: named for offering in MARKET.offerings}
+    driver.feed(JobSubmitted(job=replace(first.job, job_id="a"), ts_event_ns=0))
+    outcome = driver.feed(IngestHandler(MARKET, IngestOptions()).slot_events(slot + 1)[-1])
+    wanted = [event for event in outcome.events if isinstance(event, ValueTableRequested)]
+    last = wanted[-1].table
+
+    assert len(wanted) > 1
+    assert tables_with_room(driver.state, wanted, MOST_TABLES) == wanted
+    assert tables_with_room(driver.state, wanted, 0) == wanted[:1]
+    driver.feed(
+        ValueTableReady(job_id="gone", tenant="t", slot=slot, table_id=last.table_id, size_bytes=4)
+    )
+    assert tables_with_room(driver.state, wanted, 0) == [
+        wanted[0],
+        *(asked for asked in wanted[1:] if asked.table.table_id == last.table_id),
+    ]
 
 
 def test_a_job_that_is_over_and_teaches_nothing_keeps_nothing() -> None:

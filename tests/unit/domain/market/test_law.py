@@ -11,6 +11,7 @@ from spotline.domain.market.law import (
     RunTracker,
     StateSpace,
     choose_space,
+    last_run_state,
     law_weights,
     learn_law,
     learn_laws,
@@ -116,7 +117,9 @@ def test_every_learned_row_is_a_distribution(counts: list[int], most: int) -> No
 def test_a_tracker_goes_through_the_run_states_of_its_series(counts: list[int]) -> None:
     tracker = RunTracker(space=SPACE)
 
-    assert [tracker.observe(count) for count in counts] == run_states(SPACE, counts).tolist()
+    states = run_states(SPACE, counts).tolist()
+    assert [tracker.observe(count) for count in counts] == states
+    assert [last_run_state(SPACE, counts[: n + 1]) for n in range(len(counts))] == states
 
 
 def test_a_mixture_lies_between_its_laws() -> None:
