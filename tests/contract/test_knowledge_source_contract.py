@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import time
+from copy import deepcopy
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -91,7 +92,7 @@ def history(stack: str = STACK, slower: float = 1.0) -> tuple[MeasuredRun, ...]:
 
 @lru_cache(maxsize=8)
 def taught(name: str):
-    """A source that learned the history; tests that would change it make their own."""
+    """A source that learned the history; tests that would change it take a copy of it."""
     source = make_source(name)
     source.learn(history())
     return source
@@ -273,8 +274,7 @@ def test_without_a_stack_the_one_with_most_runs_is_meant(name):
 
 
 def test_reports_move_the_prediction_towards_what_is_observed(name):
-    source = make_source(name)
-    source.learn(history())
+    source = deepcopy(taught(name))
     asked = configuration(gpus=4, samples=2)
     (before,) = source.predict([asked], stack=STACK)
     observed = before.tokens_per_s / 2
@@ -304,8 +304,7 @@ def test_reports_move_the_prediction_towards_what_is_observed(name):
 
 
 def test_observed_failure_lowers_the_chance(name):
-    source = make_source(name)
-    source.learn(history())
+    source = deepcopy(taught(name))
     asked = configuration(gpus=4, samples=2)
     (before,) = source.predict([asked], stack=STACK)
 
@@ -407,8 +406,7 @@ def digests_under(hash_seed: str) -> dict[str, str]:
 
 def digest(name: str) -> str:
     """Hash everything a source says after learning and a few observations."""
-    source = make_source(name)
-    source.learn(history())
+    source = deepcopy(taught(name))
     for run in history()[:3]:
         source.observe(run)
     said = repr((source.predict(ASKED, stack=STACK), source.describe()))

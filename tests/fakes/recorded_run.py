@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -25,6 +26,7 @@ from spotline.replay.handlers import handlers_of
 from spotline.replay.host import Answer, LocalHost
 from spotline.replay.jobs import generated_jobs
 from spotline.replay.parts import ExactCloud, answer_in_process
+from spotline.replay.verify import verify
 
 START_NS = 1_767_225_600_000_000_000
 SETTINGS = {
@@ -93,6 +95,13 @@ def manifest_of(log: Sequence[StoredEntry]) -> Manifest:
         first_seq=log[0].seq,
         last_seq=log[-1].seq,
     )
+
+
+def digest_of(log: Sequence[StoredEntry]) -> str:
+    """SHA-256 over every payload of a recorded run, and of what verification recomputes."""
+    payloads = hashlib.sha256(b"".join(entry.payload for entry in log)).hexdigest()
+    report = verify(log, handlers_of(SETTINGS), manifest_of(log), here=environment())
+    return f"{report.exit_code} {payloads} {report.decisions_sha256}"
 
 
 def write_log(directory, log: Sequence[StoredEntry], manifest: Manifest | None = None) -> None:

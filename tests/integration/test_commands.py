@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from spotline.adapters.market.parquet import write_market
-from spotline.bootstrap.standing_costs import RunningProcess
+from spotline.bootstrap.running_process import RunningProcess
 from spotline.domain.market.generate import generate
 from tests.fakes.processes import ROOT
 

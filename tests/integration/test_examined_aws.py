@@ -280,7 +280,9 @@ def _reconciled(record, lines, folder: Path) -> None:
         assert told[line["instance_id"]]["billed_micro_usd"] == line["micro_usd"]
 
 
-def test_commands_say_what_they_need(rehearsal, tmp_path):
+def test_commands_say_what_they_need(rehearsal, tmp_path, monkeypatch):
+    # `certify` opens its report where it is called, also where it is refused then.
+    monkeypatch.chdir(tmp_path)
     run = CliRunner().invoke
     config = f"--config={rehearsal.config}"
 

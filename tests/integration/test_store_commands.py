@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from spotline.adapters.audit.chain_file import lines_of
-from spotline.bootstrap.standing_costs import RunningProcess
+from spotline.bootstrap.running_process import RunningProcess
 from spotline.bootstrap.store_check import CheckState, check_store, exit_code_of
 from spotline.bootstrap.store_copies import back_up, read_backup, restore
 from spotline.bootstrap.store_repair import REPAIRS_FILE, repair_store

@@ -10,7 +10,7 @@ from spotline.adapters.nats.connection import NatsConnection
 from spotline.adapters.nats.stream import NatsEventStream
 from spotline.bootstrap.bus_identities import BROKER_FOLDER as BROKER_FOLDER
 from spotline.bootstrap.bus_identities import identities_of
-from spotline.bootstrap.standing_costs import RunningProcess
+from spotline.bootstrap.running_process import RunningProcess
 from spotline.contracts.bus_access import OPERATOR
 from spotline.contracts.errors import ConfigError
 from spotline.runtime.broker import EmbeddedBroker, url_of_running

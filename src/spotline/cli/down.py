@@ -20,7 +20,8 @@ from spotline.cli.tables import print_line
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from spotline.bootstrap.standing_costs import RunningProcess, StandingCost
+    from spotline.bootstrap.running_process import RunningProcess
+    from spotline.bootstrap.standing_costs import StandingCost
 
 _PATIENCE_S = 60.0
 _LOOK_EVERY_S = 0.1
@@ -50,8 +51,8 @@ def down(
     import asyncio
 
     from spotline.bootstrap.clouds import cloud_of
+    from spotline.bootstrap.running_process import RunningProcess
     from spotline.bootstrap.standing_costs import (
-        RunningProcess,
         noted_cloud,
         noted_mode,
         release_store,

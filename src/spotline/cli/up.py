@@ -438,7 +438,8 @@ def _serve(options: SystemOptions, cloud: str, said: _Said, *, port: int) -> NoR
 
     from spotline.bootstrap.planners import compile_planners, planners_compiled
     from spotline.bootstrap.process import run_to_exit_code
-    from spotline.bootstrap.standing_costs import RunningProcess, note_cloud, standing_costs
+    from spotline.bootstrap.running_process import RunningProcess
+    from spotline.bootstrap.standing_costs import note_cloud, standing_costs
     from spotline.bootstrap.up import run_up
     from spotline.cli.down import say_standing
     from spotline.cli.failures import explained

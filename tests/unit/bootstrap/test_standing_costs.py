@@ -14,11 +14,9 @@ from spotline.adapters.ledger.opening import ledger_url
 from spotline.adapters.ledger.sql import SqlLedger
 from spotline.application.cloud_actuator.ports import OwnerFenced
 from spotline.bootstrap.clouds import chosen_cloud
+from spotline.bootstrap.running_process import RUNNING_FILE, RunningProcess, _started
 from spotline.bootstrap.standing_costs import (
     CLOUD_FILE,
-    RUNNING_FILE,
-    RunningProcess,
-    _started,
     note_cloud,
     noted_cloud,
     release_store,
@@ -82,7 +80,7 @@ def test_a_store_that_another_process_serves_is_not_to_be_served(tmp_path):
 CLAIM = """
 import sys
 from pathlib import Path
-from spotline.bootstrap.standing_costs import RunningProcess
+from spotline.bootstrap.running_process import RunningProcess
 from spotline.contracts.errors import ConfigError, LedgerDamaged
 
 input()
