@@ -39,7 +39,7 @@ _numba: Any = numba.config
 _MARK = b"spotline.domain.kernels"
 _MODULE_PARTS = 3  # of a path, from its end: enough to tell where in the package a module lies
 # Folders of earlier sources that stay: releases and branches are switched between.
-_KEPT_FOLDERS = 8
+_KEPT_FOLDERS = 16
 
 
 def kernel_sources(package: Path = _PACKAGE) -> list[Path]:
