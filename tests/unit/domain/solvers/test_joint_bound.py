@@ -158,7 +158,7 @@ def _best_pair(jobs: Sequence[MovingJob], market: SharedCapacity) -> int:
     return best
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(
     grid=grids, price=prices, first=programs, second=programs, stock=st.sampled_from([1, PLENTY])
 )
