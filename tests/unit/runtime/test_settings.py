@@ -80,7 +80,7 @@ VARIABLES = {
         *("CLOUD_PAPER_UP_SHARE", "CLOUD_PAPER_STAYS_UP"),
     },
     ConfiguratorSettings: {"CONFIGURATOR_ADDRESS", "KNOWLEDGE", "KNOWLEDGE_STACK"},
-    ForecasterSettings: {"FORECASTER", "HORIZON_SLOTS", "PRIORS"},
+    ForecasterSettings: {"FORECASTER", "HORIZON_SLOTS", "PRIORS", "WATCH_LAWS"},
     MarketIngestSettings: {
         *("MARKET", "SLOTS_PER_S", "WALL_CLOCK", "WAIT_FOR_WORK", "GEOGRAPHY", "NOTICE_LEAD_S"),
         *("RESERVATIONS", "PRICE_SANITY", "LIST_PRICES", "STALE_AFTER_S", "CLOUD", "MODE"),
@@ -128,6 +128,7 @@ HELD = {
         limits=True,
         limit_grace_s=30,
         spending='{"launches_per_minute": 5}',
+        clearing=True,
         # Where it serves, jobs always share.
         shared_tables=True,
     ),

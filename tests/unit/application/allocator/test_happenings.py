@@ -21,7 +21,8 @@ from tests.samples.events import SAMPLES
 # What changes too often, or is no news to an owner.
 QUIET = {
     *("MarketOpened", "SlotOpened", "ForecastIssued", "JobAdvanced", "JobProgressReported"),
-    *("AdmissionRecorded", "ValueTableRequested", "CapacityReported", "InstancesEnded"),
+    *("AdmissionRecorded", "ValueTableRequested", "ValueTableReady", "CapacityReported"),
+    "InstancesEnded",
     *("PipelineSubmitted", "PlacementDecided", "PlacementEnded", "CostAccrued"),
     *("ForecastOverdue", "AllocationAnswered", "SlotDecided", "PolicyWeightsUpdated"),
     "MarketLawLearned",
