@@ -67,7 +67,7 @@ from spotline.domain.market.slot_quote import SlotQuote
 from spotline.domain.placement.graph import Link, Region
 from spotline.domain.placement.pipeline import RegionShare
 from spotline.domain.placement.submission import Pipeline
-from spotline.domain.policies.answer import Move
+from spotline.domain.policies.answer import Move, SpotWorth, Yielded
 from spotline.domain.units import PPM
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
@@ -158,6 +158,8 @@ def _constrained():
         ForecastStep: step,
         Lot: build(Lot, spot=NATURAL, on_demand=NATURAL),
         Move: build(Move, overhead_s=NATURAL, cost_micro_usd=NATURAL),
+        Yielded: build(Yielded, spot=POSITIVE),
+        SpotWorth: build(SpotWorth, micro_usd_per_instance_hour=NATURAL),
         Alternative: st.deferred(
             lambda: build(Alternative, migrate_s=NATURAL, move_cost_micro_usd=NATURAL)
         ),

@@ -72,16 +72,16 @@ def test_old_folders_are_forgotten_but_the_last_few(tmp_path) -> None:
     for number in range(20):
         cache_folder([tmp_path], f"{number:02}")
 
-    assert len(list(tmp_path.iterdir())) == 8
+    assert len(list(tmp_path.iterdir())) == 16
     assert (tmp_path / "kernels-19").is_dir()
 
 
 def test_a_folder_that_was_just_made_stays_whatever_the_clock_says(tmp_path) -> None:
-    for number in range(8):
+    for number in range(16):
         folder = cache_folder([tmp_path], f"{number:02}")
         os.utime(folder, (2**32, 2**32))
 
     fresh = cache_folder([tmp_path], "fresh")
 
     assert fresh.is_dir()
-    assert len(list(tmp_path.iterdir())) == 8
+    assert len(list(tmp_path.iterdir())) == 16

@@ -282,9 +282,7 @@ class SelectHandler:
         for job_id in sorted(state.runs):
             run = state.runs[job_id]
             over = run.phase is RunPhase.CLOSED or job_id in closing
-            # No one replay is of the offers of a job that moved to other rates or yielded spot.
-            spoilt = run.mixed or run.yielded or run.was_cut_short
-            if not over or not run.teaches or spoilt or not run.records:
+            if not over or not run.teaches or run.is_spoilt or not run.records:
                 continue
             if run.elapsed_slots(state.slot) < run.compiled.deadline_slots:
                 continue

@@ -147,14 +147,17 @@ class JobRun:
     def teaches(self) -> bool:
         """Whether what it is offered is still to be kept, for feedback that will come.
 
-        A job that never started, was cancelled, failed or was several jobs (`mixed`) gives none
-        when it is over: no policy chose how it ended. Nor does one that `yielded` spot it had bid
-        for: what it was left is an answer to its bids.
+        A job that never started, was cancelled, failed, was several jobs (`mixed`) or `yielded` spot
+        gives none when it is over: no policy chose how it ended.
         """
         if self.program is None or self.fed_back:
             return False
-        spoilt = self.was_cut_short or self.mixed or self.yielded
-        return self.phase is not RunPhase.CLOSED or not spoilt
+        return self.phase is not RunPhase.CLOSED or not self.is_spoilt
+
+    @property
+    def is_spoilt(self) -> bool:
+        """Whether no one replay says what another policy would have made of what it was offered."""
+        return self.was_cut_short or self.mixed or self.yielded
 
     @property
     def was_cut_short(self) -> bool:
@@ -213,7 +216,7 @@ class JobRun:
             return None
         if not table.is_announced:
             return None
-        return table if slot > max(self.first_slot, table.slot, table.ready_slot or 0) else None
+        return table if slot > max(self.first_slot, table.named_after_slot) else None
 
     def change(self, job: Job, program: JobProgram | None) -> None:
         """Go on as the job that its owner has made of it; all its tables are of the old one.

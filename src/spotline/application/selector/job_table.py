@@ -26,3 +26,8 @@ class JobTable:
     def is_announced(self) -> bool:
         """Whether a decision may name it and finds it built; of one of a job's own nobody asks."""
         return not self.spec.shared or self.ready_slot is not None
+
+    @property
+    def named_after_slot(self) -> int:
+        """The last slot whose decisions do not name it; of its own, a job waits for no announcement."""
+        return max(self.slot, self.ready_slot or 0) if self.spec.shared else self.slot

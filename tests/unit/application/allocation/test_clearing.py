@@ -121,6 +121,7 @@ def test_an_offering_without_a_quote_is_refused() -> None:
         allocate(asked(lost, spot=4))
 
 
+@pytest.mark.slow
 def test_a_log_of_a_crowd_that_clears_is_reproduced() -> None:
     market = generate(
         "cloud-gang", seed=1, slots=40, slot_s=1800, start_ns=1_767_571_200_000_000_000

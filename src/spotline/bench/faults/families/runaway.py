@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from spotline.adapters.clouds.simulated.cloud import SimulatedCloud
 from spotline.adapters.clouds.simulated.faults import EarlyFailures
-from spotline.application.allocation import allocate as allocation
+from spotline.application.allocation import tasks as allocation
 from spotline.application.allocation.allocate import allocate
 from spotline.application.allocation.messages import AllocateAnswer, AllocateRequest
 from spotline.application.cloud_actuator.messages import Moment
