@@ -26,10 +26,7 @@ from spotline.replay.explain import Entries, LogExplainer
 from spotline.runtime.settings import OptionVariables
 
 SELECTOR_VARIABLES = OptionVariables(
-    left_out=(
-        *("rehearsals_per_job", "history_slots", "most_revisions", "competing"),
-        "shared_tables",
-    )
+    left_out=("rehearsals_per_job", "history_slots", "most_revisions", "competing")
 )
 """How a service's environment states the selector's options."""
 
@@ -49,11 +46,12 @@ CloudName = Annotated[str, AfterValidator(_known_cloud)]
 def served_options(stated: object, info: ValidationInfo) -> object:
     """The options that an environment states, by default with all that a service has.
 
-    That is limits, prior weights and shared tables. A live market shows no counts: a deadline does not count on spot there.
+    That is limits, prior weights, and clearing where counts are shown. A live market shows none: a
+    deadline does not count on spot there, and there is nothing to clear.
     """
     firm = not follows_market(info.data.get("cloud", SIMULATED))
     if isinstance(stated, SelectorOptions):
-        return stated if firm else replace(stated, spot_firm=False)
+        return stated if firm else replace(stated, spot_firm=False, clearing=False)
     if not isinstance(stated, Mapping):
         return stated
     by_default = {
@@ -61,7 +59,7 @@ def served_options(stated: object, info: ValidationInfo) -> object:
         "spending": DEFAULT_SPENDING.to_json(),
         "spot_firm": firm,
         "warm_start": shipped_weights(),
-        "shared_tables": True,
+        "clearing": firm,
     }
     return {**by_default, **stated}
 
@@ -70,7 +68,7 @@ SERVED = SelectorOptions(
     limits=True,
     spending=DEFAULT_SPENDING.to_json(),
     warm_start=shipped_weights(),
-    shared_tables=True,
+    clearing=True,
 )
 """The options of a service whose environment states none: money has limits by default."""
 

@@ -106,7 +106,7 @@ def _rehearsing(asked: AskedRehearsal, folder: Path, run_id: str) -> Rehearsing:
             seed=asked.seed,
             fail=asked.fail,
             slot_wall_s=asked.slot_wall_s,
-            selector=SelectorOptions(warm_start=weights, limits=True, shared_tables=True),
+            selector=SelectorOptions(warm_start=weights, limits=True),
             priors=asked.priors,
         ),
         identity=asked_identity(store, asked=asked.identity),

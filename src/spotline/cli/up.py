@@ -345,18 +345,20 @@ def _limited(
         warm_start=weights,
         limits=limits,
         spending=spending.to_json(),
-        shared_tables=True,
+        clearing=True,
     )
     return selection, Caps(spending=spending)
 
 
 def _deciding_on(market: AnyMarket, selection: SelectorOptions) -> SelectorOptions:
-    """Of a live market nobody publishes what spot there is: a deadline cannot count on it."""
+    """Of a live market nobody publishes what spot there is: no deadline counts on it, none is shared."""
     from dataclasses import replace
 
     from spotline.domain.market.live_market import LiveMarket
 
-    return replace(selection, spot_firm=False) if isinstance(market, LiveMarket) else selection
+    if not isinstance(market, LiveMarket):
+        return selection
+    return replace(selection, spot_firm=False, clearing=False)
 
 
 def _chosen(cloud: str, mode: str, config: SpotlineConfig | None) -> tuple[Mode, ChosenCloud]:

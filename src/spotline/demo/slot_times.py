@@ -134,7 +134,7 @@ async def measure_slots(extent: SlotExtent) -> dict[str, Any]:
             market=market,
             store=store,
             ingest=IngestOptions(),
-            selector=SelectorOptions(rehearsals=0, forecast_timeout_s=60.0, shared_tables=True),
+            selector=SelectorOptions(rehearsals=0, forecast_timeout_s=60.0, clearing=True),
             allocate_timeout_s=120.0,
             outlooks=False,
             **more,

@@ -44,6 +44,7 @@ SELECTION = {
     *("FORECAST_TIMEOUT_S", "RULE", "REHEARSALS", "SPOT_FIRM", "DECAY", "HORIZON_JOBS"),
     *("UTILITY_FLOOR_USD", "UTILITY_CEILING_USD", "WARM_START", "MOVES", "EGRESS_USD_PER_GB"),
     *("ZONE_EGRESS_USD_PER_GB", "LIMITS", "LIMIT_GRACE_S", "SPENDING", "CLOUD", "CLEARING"),
+    "SHARED_TABLES",
 }
 VARIABLES = {
     AllocatorSettings: {
@@ -152,7 +153,7 @@ SERVED = {
     "limits": True,
     "spending": DEFAULT_SPENDING.to_json(),
     "warm_start": shipped_weights(),
-    "shared_tables": True,
+    "clearing": True,
 }
 
 
@@ -192,7 +193,7 @@ def test_every_option_is_set_by_its_variable(settings, field, monkeypatch):
 
     assert held == wanted
     assert {option.name for option in fields(wanted)} - stated.keys() == (
-        {"rehearsals_per_job", "history_slots", "most_revisions", "competing", "shared_tables"}
+        {"rehearsals_per_job", "history_slots", "most_revisions", "competing"}
         if settings is SelectorSettings
         else set()
     )

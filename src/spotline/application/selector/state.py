@@ -71,7 +71,8 @@ class SelectorOptions:
     simulations and benchmarks decide without.
 
     With `shared_tables` jobs of a class look into one value table, every job has one, and none is
-    named before it was announced; logs from before 0.3.0 decide without.
+    named before it was announced; what other jobs hold is not in its name, and without shadow prices
+    crowds do worse with it (ADR 0062).
 
     With `clearing` the bids of all jobs are cleared together (ADR 0061); logs from before 0.3.0 serve
     jobs in order of slack.

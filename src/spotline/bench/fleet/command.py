@@ -32,8 +32,8 @@ def fleet(
     seeds: Annotated[int, typer.Option(min=1, help="Crowds per cell, of seeds 1, 2, ...")] = 1,
     processes: Annotated[int, typer.Option(min=1, help="Crowds that run at a time.")] = 2,
     clearing: Annotated[
-        bool, typer.Option("--clearing", help="Clear the bids of all jobs together.")
-    ] = False,
+        bool, typer.Option(help="Clear the bids of all jobs together, as `up` does.")
+    ] = True,
     slot_only: Annotated[
         tuple[int, int] | None,
         typer.Option(

@@ -21,7 +21,7 @@ SDP = "sdp"
 RULES = ("msu", "uniform_progress", "on_demand_only", EDF)
 POLICY_NAMES = (SPOTLINE, SDP, *RULES)
 # How `spotline up` decides: what is measured is what is shipped.
-SHIPPED = SelectorOptions(shared_tables=True)
+SHIPPED = SelectorOptions(clearing=True)
 # What these do depends on nothing that was learned.
 UNLEARNED = RULES
 
