@@ -62,6 +62,7 @@ from spotline.application.cloud_actuator.reporting import (
     withdrawals,
 )
 from spotline.application.cloud_actuator.settling import Settling
+from spotline.application.cloud_actuator.slots_over import bars_of, why_over
 from spotline.application.cloud_actuator.taken_back import LeftToProvider
 from spotline.application.cloud_actuator.turning_up import is_in_doubt, untold
 from spotline.application.spec import Call
@@ -369,6 +370,8 @@ class CloudActuation:
         bars = barred_launches(request, places, lives, cooldowns, self._options.graces)
         if self._agreeing is not None and request.log is not None:
             bars |= self._agreeing.bars(request, request.log)
+        over = why_over(request.at, lives.now_ns)
+        bars |= bars_of(request, over)
         intents = pending or await self._planning.intents(request, held, bars)
         free = self._left.free(held, lives, places, request.at)
         done = await self._launching.carry_out(
@@ -378,7 +381,7 @@ class CloudActuation:
             cooldowns,
             places,
             resumed=bool(pending),
-            beside=Beside(gangs=gangs_of(request.log, held, intents), leave=free.keys()),
+            beside=Beside(gangs=gangs_of(request.log, held, intents), leave=free.keys(), over=over),
         )
         self._left.leave({name: free[name] for name in done.ended if name in free})
         return done
