@@ -162,7 +162,6 @@ def barred_launches(
     unknown = {
         (life.job_id, life.offering_id, life.capacity_type): life
         for life in lives.unknown_launches()
-        if lives.now_ns < life.since_ns + graces.unknown_s * NS_PER_S
     }
     stops = {
         (stop.command_id, stop.capacity_type): _permit_under(stop, request.commands)
@@ -181,7 +180,8 @@ def barred_launches(
                     instances=0,
                     detail=f"nobody knows what launch {launch.token} did",
                     refusal_class=RefusalClass.UNKNOWN_OUTCOME,
-                    retry_after_s=max(0, -((lives.now_ns - until_ns) // NS_PER_S)),
+                    # Where nobody answers it stays unknown for longer than its grace.
+                    retry_after_s=max(graces.apart_s, -((lives.now_ns - until_ns) // NS_PER_S)),
                 )
             if bar is not None:
                 bars[command.command_id, kind] = bar
