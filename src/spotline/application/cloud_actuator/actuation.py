@@ -142,6 +142,8 @@ class CloudActuation:
         held = await self._ledger.held()
         # A launch that is found now is taken over by the next call: it says when.
         found = await self._look(lives, held, may_adopt=False)
+        if self._settling is not None:
+            await self._settling.resume(lives.now_ns)
         await self._ledger.record(LedgerEntry(transitions=lives.drain()))
         self._looked(found, lives)
         return found
