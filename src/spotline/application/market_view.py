@@ -62,6 +62,7 @@ class MarketStatus:
     """What time it is in the market, and whether that goes on; fields as in `job_service.proto`.
 
     `quotes` are those of the open slot, or an offering's of the latest slots, oldest first.
+    `offerings` are there only where they were asked for.
     """
 
     message_name: ClassVar[str] = "GetMarketResponse"
@@ -72,6 +73,7 @@ class MarketStatus:
     source: str = ""
     clock: ClockReading | None = None
     quotes: tuple[SlotQuote, ...] = ()
+    offerings: tuple[Offering, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

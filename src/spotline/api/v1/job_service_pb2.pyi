@@ -758,16 +758,20 @@ class GetMarketRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     OFFERING_ID_FIELD_NUMBER: _builtins.int
+    WITH_OFFERINGS_FIELD_NUMBER: _builtins.int
     offering_id: _builtins.str
     """Whose quotes of the latest slots are wanted; empty: those of all offerings in the open slot."""
+    with_offerings: _builtins.bool
+    """Whether what the offerings are is wanted, too."""
     def __init__(
         self,
         *,
         offering_id: _builtins.str = ...,
+        with_offerings: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["offering_id", b"offering_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["offering_id", b"offering_id", "with_offerings", b"with_offerings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -785,6 +789,7 @@ class GetMarketResponse(_message.Message):
     ENDS_NS_FIELD_NUMBER: _builtins.int
     SOURCE_FIELD_NUMBER: _builtins.int
     QUOTES_FIELD_NUMBER: _builtins.int
+    OFFERINGS_FIELD_NUMBER: _builtins.int
     state: _market_pb2.MarketState.ValueType
     """Whether it goes on."""
     next_slot_start_ns: _builtins.int
@@ -803,6 +808,10 @@ class GetMarketResponse(_message.Message):
     def quotes(self) -> _containers.RepeatedCompositeFieldContainer[_market_pb2.SlotQuote]:
         """Of every offering in the open slot; of the offering that was named, a slot each, oldest first."""
 
+    @_builtins.property
+    def offerings(self) -> _containers.RepeatedCompositeFieldContainer[_market_pb2.Offering]:
+        """All that are quoted, where that was asked."""
+
     def __init__(
         self,
         *,
@@ -812,10 +821,11 @@ class GetMarketResponse(_message.Message):
         ends_ns: _builtins.int = ...,
         source: _builtins.str = ...,
         quotes: _abc.Iterable[_market_pb2.SlotQuote] | None = ...,
+        offerings: _abc.Iterable[_market_pb2.Offering] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["clock", b"clock"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["clock", b"clock", "ends_ns", b"ends_ns", "next_slot_start_ns", b"next_slot_start_ns", "quotes", b"quotes", "source", b"source", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["clock", b"clock", "ends_ns", b"ends_ns", "next_slot_start_ns", b"next_slot_start_ns", "offerings", b"offerings", "quotes", b"quotes", "source", b"source", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
