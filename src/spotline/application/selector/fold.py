@@ -303,6 +303,7 @@ def _open_slot(state: SelectorState, event: SlotOpened, options: SelectorOptions
             for slot in range(state.slot, event.slot):
                 note_spent(state, run, quote, slot, options)
                 run.settle(quote.spot_price_micro_usd, quote.on_demand_price_micro_usd)
+            run.left_alone |= event.missed > 0
             if not run.is_finishing:
                 run.finishing_since = -1
             elif run.finishing_since < 0:
