@@ -248,7 +248,7 @@ class Yielded(_message.Message):
     spot: _builtins.int
     """How many instances."""
     to_job_id: _builtins.str
-    """To whom."""
+    """To whom; empty in a decision: to a job of another tenant."""
     gain_micro_usd: _builtins.int
     """How much more it is worth there in all, micro-USD."""
     def __init__(
@@ -360,6 +360,8 @@ class AllocationDecided(_message.Message):
     FORECAST_USED_FIELD_NUMBER: _builtins.int
     EXPLANATION_FIELD_NUMBER: _builtins.int
     MOVE_FIELD_NUMBER: _builtins.int
+    CLEARED_FIELD_NUMBER: _builtins.int
+    YIELDED_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     """Which job."""
     tenant: _builtins.str
@@ -378,6 +380,8 @@ class AllocationDecided(_message.Message):
     """Whether a forecast was used."""
     explanation: _builtins.str
     """Why, for people."""
+    cleared: _builtins.bool
+    """Whether the bids of all jobs were cleared together; otherwise jobs were served in order."""
     @_builtins.property
     def lots(self) -> _containers.RepeatedCompositeFieldContainer[Global___Lot]:
         """What to hold; empty: nothing."""
@@ -385,6 +389,12 @@ class AllocationDecided(_message.Message):
     @_builtins.property
     def move(self) -> Global___Move:
         """From where to the offering of its lots it moves; absent: it stays."""
+
+    @_builtins.property
+    def yielded(self) -> Global___Yielded:
+        """Spot that it wanted and left to another; absent: it got all that it bid for. A job of another
+        tenant is not named.
+        """
 
     def __init__(
         self,
@@ -400,10 +410,12 @@ class AllocationDecided(_message.Message):
         forecast_used: _builtins.bool = ...,
         explanation: _builtins.str = ...,
         move: Global___Move | None = ...,
+        cleared: _builtins.bool = ...,
+        yielded: Global___Yielded | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["move", b"move"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["move", b"move", "yielded", b"yielded"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["explanation", b"explanation", "forecast_used", b"forecast_used", "job_id", b"job_id", "lots", b"lots", "move", b"move", "offset_s", b"offset_s", "policy_id", b"policy_id", "reason", b"reason", "revision", b"revision", "slot", b"slot", "tenant", b"tenant"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cleared", b"cleared", "explanation", b"explanation", "forecast_used", b"forecast_used", "job_id", b"job_id", "lots", b"lots", "move", b"move", "offset_s", b"offset_s", "policy_id", b"policy_id", "reason", b"reason", "revision", b"revision", "slot", b"slot", "tenant", b"tenant", "yielded", b"yielded"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -50,7 +50,7 @@ from spotline.domain.events.training import (
 )
 from spotline.domain.jobs.lot import Lot
 from spotline.domain.limits.freezes import Freezes
-from spotline.domain.policies.answer import DecisionReason
+from spotline.domain.policies.answer import DecisionReason, Yielded
 from spotline.domain.units import NS_PER_S, PPM
 
 BOARD_EVENTS: tuple[type[Event], ...] = (
@@ -69,6 +69,9 @@ REPORTS = (
     *(NoticeAcknowledged, JobExited),
 )
 """What a program says of itself, or its agent of it: with each it is heard of."""
+
+
+_SHOWN_OF_ID = 8
 
 
 @dataclass(slots=True, kw_only=True)
@@ -185,6 +188,7 @@ class BoardState:
                 awaits_exit=job.awaits_exit,
                 work_amount=job.work.amount,
                 submitted_ns=event.ts_event_ns,
+                name=job.name,
                 idle_ns=event.ts_event_ns,
             ),
         )
@@ -253,8 +257,16 @@ class BoardState:
         entry.settled_ns = 0
         self.deciding.add(event.job_id)
         entry.reason, entry.explanation = event.reason, event.explanation
+        entry.yielded, entry.yielded_to = event.yielded, self._named(event.yielded)
         if event.reason is not DecisionReason.LAUNCH_REFUSED:
             entry.refused, entry.refusal = False, None
+
+    def _named(self, yielded: Yielded | None) -> str:
+        """The job to which spot was yielded, as its owner knows it."""
+        if yielded is None or not yielded.to_job_id:
+            return ""
+        other = self.entries.get(yielded.to_job_id)
+        return (other.name if other is not None else "") or yielded.to_job_id[:_SHOWN_OF_ID]
 
     def _advance(self, entry: BoardEntry, event: JobAdvanced) -> None:
         more = event.progress_ppm > entry.progress_ppm

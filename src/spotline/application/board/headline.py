@@ -284,7 +284,19 @@ def why_of(point: Standpoint) -> str:
         slack = f"; on-demand alone could wait {duration_text(slack_s)} more"
     else:
         slack = f"; on-demand alone would be {duration_text(slack_s)} late"
-    return f"{what}: {_REASONS[entry.reason].format(policy=entry.policy_id)}{slack}"
+    why = f"{what}: {_REASONS[entry.reason].format(policy=entry.policy_id)}"
+    return f"{why}{_yielded(point)}{slack}"
+
+
+def _yielded(point: Standpoint) -> str:
+    """What spot it left to which job, and what that gained; empty for none."""
+    yielded = point.entry.yielded
+    if yielded is None:
+        return ""
+    where = place_text(yielded.offering_id, point.offerings)
+    to = f"job {point.entry.yielded_to}" if point.entry.yielded_to else "a job of another tenant"
+    more = f"{usd_text(yielded.gain_micro_usd)} more" if yielded.gain_micro_usd else "no less"
+    return f"; yielded {yielded.spot} spot in {where} to {to}: worth {more} there"
 
 
 _REASONS = {

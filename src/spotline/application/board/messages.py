@@ -11,6 +11,7 @@ from enum import Enum
 
 from spotline.domain.jobs.lot import Lot
 from spotline.domain.jobs.outlook import JobOutlook
+from spotline.domain.policies.answer import Yielded
 
 
 class JobPhase(Enum):
@@ -105,7 +106,7 @@ class JobView:
 
     `held` is what the cloud said last, `wanted` what was decided last, and `why` says why. On-demand
     alone, begun at `latest_on_demand_start_ns`, is just on time; `slack_s` is the time until then.
-    `outlook` is what is expected now, `quoted` what was when the job was handed over.
+    `yielded` is spot that it left to another job then; one of another tenant is not named. `outlook` is what is expected now, `quoted` what was when the job was handed over.
     """
 
     phase: JobPhase
@@ -116,6 +117,7 @@ class JobView:
     held: tuple[Lot, ...] = ()
     wanted: tuple[Lot, ...] = ()
     why: str = ""
+    yielded: Yielded | None = None
     latest_on_demand_start_ns: int = 0
     slack_s: int = 0
     outlook: JobOutlook | None = None

@@ -104,6 +104,7 @@ def view_of(
         held=entry.held,
         wanted=entry.wanted,
         why=why_of(standpoint),
+        yielded=None if at.phase.over else entry.yielded,
         latest_on_demand_start_ns=pace.latest_start_ns,
         slack_s=pace.slack_s,
         outlook=outlook,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from spotline.domain.jobs.lot import Lot
-from spotline.domain.policies.answer import DecisionReason, JobAnswer, Move, SpotWorth
+from spotline.domain.policies.answer import DecisionReason, JobAnswer, Move, SpotWorth, Yielded
 
 
 class CallOutcome(Enum):
@@ -36,7 +36,11 @@ class AllocationAnswered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllocationDecided:
-    """What a job is to hold from `offset_s` into the slot on, and whether it moves for that."""
+    """What a job is to hold from `offset_s` into the slot on, and whether it moves for that.
+
+    `cleared` says that all jobs' bids were cleared together. `yielded` is spot that it wanted and
+    left to another, of whom a job of another tenant is not named (None: it got all that it bid for).
+    """
 
     job_id: str
     tenant: str
@@ -49,3 +53,5 @@ class AllocationDecided:
     forecast_used: bool
     explanation: str
     move: Move | None = None
+    cleared: bool = False
+    yielded: Yielded | None = None
