@@ -169,7 +169,9 @@ def _bid_facts(cleared: ClearedBids) -> list[tuple[str, str]]:
     best = (
         f"the best there is to within {usd(gap)} USD" if gap else "proven to be the best there is"
     )
-    return [*facts, ("the clearing", best)]
+    fair = cleared.fairness_cost_micro_usd
+    cost = [("fairness", f"cost all jobs together {usd(fair)} USD")] if fair else []
+    return [*facts, ("the clearing", best), *cost]
 
 
 def _home_of(alternatives: Sequence[ConsideredAlternative]) -> str:

@@ -184,10 +184,13 @@ class ClearedBids(_message.Message):
     OPTIONS_FIELD_NUMBER: _builtins.int
     SPOT_WORTH_FIELD_NUMBER: _builtins.int
     GAP_MICRO_USD_FIELD_NUMBER: _builtins.int
+    FAIRNESS_COST_MICRO_USD_FIELD_NUMBER: _builtins.int
     jobs: _builtins.int
     """How many jobs bid."""
     gap_micro_usd: _builtins.int
     """The clearing is the best there is to within this, micro-USD; 0: that is proven."""
+    fairness_cost_micro_usd: _builtins.int
+    """What fairness between tenants cost all jobs together in this clearing, micro-USD."""
     @_builtins.property
     def options(self) -> _containers.RepeatedCompositeFieldContainer[Global___BidOption]:
         """Its options, the best for itself first."""
@@ -203,10 +206,11 @@ class ClearedBids(_message.Message):
         options: _abc.Iterable[Global___BidOption] | None = ...,
         spot_worth: _abc.Iterable[_allocation_pb2.SpotWorth] | None = ...,
         gap_micro_usd: _builtins.int = ...,
+        fairness_cost_micro_usd: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["gap_micro_usd", b"gap_micro_usd", "jobs", b"jobs", "options", b"options", "spot_worth", b"spot_worth"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["fairness_cost_micro_usd", b"fairness_cost_micro_usd", "gap_micro_usd", b"gap_micro_usd", "jobs", b"jobs", "options", b"options", "spot_worth", b"spot_worth"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -374,6 +374,7 @@ class FleetView(_message.Message):
     OPEN_JOBS_FIELD_NUMBER: _builtins.int
     AT_RISK_FIELD_NUMBER: _builtins.int
     STALLED_FIELD_NUMBER: _builtins.int
+    FAIRNESS_COST_MICRO_USD_FIELD_NUMBER: _builtins.int
     spot: _builtins.int
     """Spot instances."""
     on_demand: _builtins.int
@@ -388,6 +389,8 @@ class FleetView(_message.Message):
     """Of them, those at risk."""
     stalled: _builtins.int
     """Of them, those stalled."""
+    fairness_cost_micro_usd: _builtins.int
+    """What fairness between tenants has cost all jobs together until now, micro-USD."""
     def __init__(
         self,
         *,
@@ -398,10 +401,11 @@ class FleetView(_message.Message):
         open_jobs: _builtins.int = ...,
         at_risk: _builtins.int = ...,
         stalled: _builtins.int = ...,
+        fairness_cost_micro_usd: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["at_risk", b"at_risk", "billed_micro_usd", b"billed_micro_usd", "micro_usd_per_hour", b"micro_usd_per_hour", "on_demand", b"on_demand", "open_jobs", b"open_jobs", "spot", b"spot", "stalled", b"stalled"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["at_risk", b"at_risk", "billed_micro_usd", b"billed_micro_usd", "fairness_cost_micro_usd", b"fairness_cost_micro_usd", "micro_usd_per_hour", b"micro_usd_per_hour", "on_demand", b"on_demand", "open_jobs", b"open_jobs", "spot", b"spot", "stalled", b"stalled"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

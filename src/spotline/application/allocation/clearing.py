@@ -23,8 +23,9 @@ from spotline.application.allocation.tasks import (
     task_answer,
     task_view,
 )
-from spotline.domain.crowd.bids import Bid, Capacity, Option
+from spotline.domain.crowd.bids import Bid, Capacity, Cleared, Option
 from spotline.domain.crowd.clearing import clear
+from spotline.domain.crowd.fairness import SlotFairness, clear_fairly
 from spotline.domain.crowd.yielding import Claim, yielded_to
 from spotline.domain.jobs.lot import holding_of
 from spotline.domain.jobs.program import Holding
@@ -108,7 +109,7 @@ def cleared(request: AllocateRequest) -> AllocateAnswer:
         As `allocate`.
     """
     bidders, offers, capacity = _bidden(request)
-    found = clear(_bids(bidders, offers), capacity)
+    found, fairness = clear_bids(request, SlotBids(bids=_bids(bidders, offers), capacity=capacity))
     chosen = [found.chosen[bidder.task.job.job_id] for bidder in bidders]
     claims = [
         Claim(
@@ -118,7 +119,7 @@ def cleared(request: AllocateRequest) -> AllocateAnswer:
         )
         for bidder, seats, at in zip(bidders, offers, chosen, strict=True)
     ]
-    yields = yielded_to(claims)
+    yields = yielded_to(claims, weighted=fairness is not None)
     left_s = request.slot_s - request.offset_s
     return AllocateAnswer(
         answers=tuple(
@@ -132,7 +133,16 @@ def cleared(request: AllocateRequest) -> AllocateAnswer:
             )
             for offering_id in sorted(found.spot_price)
         ),
+        fairness=fairness,
     )
+
+
+def clear_bids(request: AllocateRequest, slot: SlotBids) -> tuple[Cleared, SlotFairness | None]:
+    """Clear what was bid, weighted by tenant where the request says so."""
+    if not request.tenant_weights:
+        return clear(slot.bids, slot.capacity), None
+    tenants = {task.job.job_id: task.job.tenant for task in request.tasks}
+    return clear_fairly(slot.bids, slot.capacity, tenants, request.tenant_weights)
 
 
 def _bidden(

@@ -21,6 +21,7 @@ from spotline.domain.events.capacity import (
     InterruptionNoticed,
     InterruptionWithdrawn,
     LaunchRefused,
+    SlotDecided,
 )
 from spotline.domain.events.event import Event
 from spotline.domain.events.freeze import BuyingFrozen, BuyingUnfrozen
@@ -61,6 +62,7 @@ BOARD_EVENTS: tuple[type[Event], ...] = (
     *(CapacityReported, CapacityLost, InterruptionNoticed, InterruptionWithdrawn, CostAccrued),
     *(GenerationFormed, TrainingRestarted, JobSilent, JobHeard),
     *(CheckpointCommitted, CheckpointFailed, NoticeAcknowledged, JobStalled, JobStallEnded),
+    SlotDecided,
 )
 """What the board is folded from; others change nothing."""
 
@@ -81,6 +83,7 @@ class BoardState:
     `holding` are those that hold something, `deciding` those on whose last decision the cloud has
     not reported yet. `short` is by how much the spot that all jobs hold exceeded an offering's count
     when the slot opened: the provider has taken it, and says so no other way. `now_ns` is the latest moment of the open slot that the log has told of.
+    `fairness_cost_micro_usd` is what fairness between tenants has cost all jobs together.
     `parked` are the jobs of entries that a service left out; `left_out` counts the events that the
     board itself could not take, `last_left_out` says why the last one was. `freezes` say where buying
     is stopped.
@@ -98,6 +101,7 @@ class BoardState:
     ended: bool = False
     parked: dict[tuple[str, str], str] = field(default_factory=dict)
     freezes: Freezes = field(default_factory=Freezes)
+    fairness_cost_micro_usd: int = 0
     left_out: int = 0
     last_left_out: str = ""
 
@@ -111,6 +115,8 @@ class BoardState:
                 self._submit(event)
             case CapacityReported():
                 self._report(event)
+            case SlotDecided():
+                self.fairness_cost_micro_usd += event.fairness_cost_micro_usd
             case BuyingFrozen():
                 self.freezes.begin(event.freeze)
             case BuyingUnfrozen():
@@ -453,5 +459,5 @@ def _end_notices(entry: BoardEntry, instance_ids: Sequence[str]) -> None:
 
 _OF_A_JOB = frozenset(BOARD_EVENTS) - {
     *(MarketOpened, SlotOpened, JobSubmitted, CapacityReported),
-    *(BuyingFrozen, BuyingUnfrozen),
+    *(BuyingFrozen, BuyingUnfrozen, SlotDecided),
 }

@@ -295,8 +295,10 @@ def _yielded(point: Standpoint) -> str:
         return ""
     where = place_text(yielded.offering_id, point.offerings)
     to = f"job {point.entry.yielded_to}" if point.entry.yielded_to else "a job of another tenant"
-    more = f"{usd_text(yielded.gain_micro_usd)} more" if yielded.gain_micro_usd else "no less"
-    return f"; yielded {yielded.spot} spot in {where} to {to}: worth {more} there"
+    gain = yielded.gain_micro_usd
+    worth = f"{usd_text(abs(gain))} {'more' if gain > 0 else 'less'}" if gain else "no less"
+    fair = ", yielded for fairness between tenants" * (gain < 0)
+    return f"; yielded {yielded.spot} spot in {where} to {to}: worth {worth} there{fair}"
 
 
 _REASONS = {

@@ -130,7 +130,10 @@ class JobView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetView:
-    """What all jobs hold together, at the prices of the open slot; bills are by the ledger."""
+    """What all jobs hold together, at the prices of the open slot; bills are by the ledger.
+
+    `fairness_cost_micro_usd` is what fairness between tenants has cost all jobs together.
+    """
 
     spot: int = 0
     on_demand: int = 0
@@ -139,3 +142,4 @@ class FleetView:
     open_jobs: int = 0
     at_risk: int = 0
     stalled: int = 0
+    fairness_cost_micro_usd: int = 0

@@ -149,6 +149,7 @@ def fleet_of(
         open_jobs=sum(not entry.over for entry in board.entries.values()),
         at_risk=sum(JobFlag.AT_RISK in raised for raised in flags),
         stalled=sum(JobFlag.STALLED in raised for raised in flags),
+        fairness_cost_micro_usd=board.fairness_cost_micro_usd,
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from spotline.application.allocation.clearing import slot_bids
+from spotline.application.allocation.clearing import clear_bids, slot_bids
 from spotline.application.explaining.facts import DecidedTurn, usd_text
 from spotline.application.explaining.messages import BidOption, ClearedBids
 from spotline.domain.crowd.bids import (
@@ -41,7 +41,7 @@ def bids_of(turn: DecidedTurn, job_id: str) -> ClearedBids | None:
     own = next((bid for bid in slot.bids if bid.job_id == job_id), None)
     if own is None:
         return None
-    found = clear(slot.bids, slot.capacity)
+    found, fairness = clear_bids(request, slot)
     left_s = request.slot_s - request.offset_s
     return ClearedBids(
         jobs=len(slot.bids),
@@ -54,6 +54,7 @@ def bids_of(turn: DecidedTurn, job_id: str) -> ClearedBids | None:
             for offering_id in sorted(found.spot_price)
         ),
         gap_micro_usd=found.gap_micro_usd,
+        fairness_cost_micro_usd=0 if fairness is None else fairness.cost_micro_usd,
     )
 
 
@@ -111,8 +112,8 @@ def _asked(
     lose = others_get - clear(others, left).value_micro_usd
     if lose > more:
         return lose, f"worth {usd_text(lose - more)} more to the others: they lose {usd_text(lose)}"
-    # Who is served safely in order stays safe: that alone may stand against what is worth more.
-    return lose, "another job's deadline would no longer be sure, or no better way was found"
+    # Who is served safely in order stays safe: that alone, and fairness, may stand against it.
+    return lose, "other jobs' deadlines, or fairness between tenants, stand against it"
 
 
 def _left_by(option: Option, capacity: Capacity) -> Capacity | None:

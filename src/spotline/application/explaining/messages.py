@@ -69,13 +69,15 @@ class ClearedBids:
     """The bids of a job, the best for itself first, among those of all `jobs` that were cleared.
 
     `spot_worth` is what one more instance of scarce spot was worth to all. The clearing is the best
-    there is to within `gap_micro_usd`, 0 where that is proven.
+    there is to within `gap_micro_usd`, 0 where that is proven. Fairness between tenants cost all jobs
+    together `fairness_cost_micro_usd`.
     """
 
     jobs: int
     options: tuple[BidOption, ...]
     spot_worth: tuple[SpotWorth, ...] = ()
     gap_micro_usd: int = 0
+    fairness_cost_micro_usd: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

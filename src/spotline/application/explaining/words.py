@@ -46,8 +46,11 @@ def _yielded(turn: DecidedTurn, decision: AllocationDecided) -> str:
         return ""
     named = job_text(turn, decision.job_id, yielded.to_job_id)
     to = named if named == STRANGER else f"job {named}"
-    more = f"{usd_text(yielded.gain_micro_usd)} more" if yielded.gain_micro_usd else "no less"
-    return f"; it yielded {yielded.spot} spot on {yielded.offering_id} to {to}: worth {more} there"
+    gain = yielded.gain_micro_usd
+    worth = f"{usd_text(abs(gain))} {'more' if gain > 0 else 'less'}" if gain else "no less"
+    fair = ", yielded for fairness between tenants" * (gain < 0)
+    where = f"{yielded.spot} spot on {yielded.offering_id}"
+    return f"; it yielded {where} to {to}: worth {worth} there{fair}"
 
 
 def _stopped(turn: DecidedTurn, job_id: str) -> str:

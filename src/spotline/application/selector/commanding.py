@@ -133,6 +133,7 @@ def finish_slot(
         revision=state.revision,
         offset_s=state.offset_s,
         commands=len(commands),
+        fairness_cost_micro_usd=state.fairness_cost_micro_usd,
     )
     return (*decided, *closed, *commands, slot_decided)
 

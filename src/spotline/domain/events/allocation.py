@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from spotline.domain.crowd.fairness import SlotFairness
 from spotline.domain.jobs.lot import Lot
 from spotline.domain.policies.answer import DecisionReason, JobAnswer, Move, SpotWorth, Yielded
 
@@ -22,7 +23,8 @@ class CallOutcome(Enum):
 class AllocationAnswered:
     """What the allocator said to the request with this digest, or how the call failed.
 
-    `spot_worth` is what scarce spot was worth to all jobs, by offering id, where bids were cleared.
+    `spot_worth` is what scarce spot was worth to all jobs, by offering id, where bids were cleared,
+    `fairness` what fairness between tenants cost, None where it was not asked for.
     """
 
     slot: int
@@ -32,6 +34,7 @@ class AllocationAnswered:
     answers: tuple[JobAnswer, ...]
     detail: str = ""
     spot_worth: tuple[SpotWorth, ...] = ()
+    fairness: SlotFairness | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
