@@ -208,7 +208,7 @@ def test_jobs_of_the_first_slots_are_held_against_the_rule_that_was_best_for_the
 
 
 def test_the_interval_of_the_gap_is_that_of_the_points_over_the_way_left() -> None:
-    ahead = [8.0 + index % 3 for index in range(20)]
+    ahead = [8.0 + index * index % 7 for index in range(20)]
     lives = {"spotline": _lives(ahead, [1.0] * 20), "msu": _lives([8.0] * 20, [2.0] * 20)}
     row = count_cell(lives, _count(20, 200.0))["spotline"]
     low, mean, high = row["gap_closed_interval"]
