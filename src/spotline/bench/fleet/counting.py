@@ -153,7 +153,10 @@ def _points(difference: FloatArray, counted: CrowdCount) -> list[float] | None:
     # The bound is one of all jobs: each stands for an equal part of it.
     share = np.full(difference.size, counted.bound_usd / difference.size)
     lines = time_lines(list(range(int(counted.seed.max()) + 1)), counted.seed, counted.start)
-    return list(bootstrap_points(difference, share, lines, block_slots=BLOCK_SLOTS, seed=1))
+    # A crowd is a few blocks long.
+    return list(
+        bootstrap_points(difference, share, lines, block_slots=BLOCK_SLOTS, seed=1, circular=True)
+    )
 
 
 def _jain(mine: Lives, on_demand: Lives | None, tenants: Sequence[str]) -> float | None:

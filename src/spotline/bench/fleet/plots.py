@@ -34,6 +34,7 @@ _MARKS = {
     EDF: "P",
 }
 _INK = "#444444"
+_SHIFT = 0.11
 
 Rows = Mapping[str, Mapping[str, Any]]
 Cells = Sequence[tuple[str, Rows]]
@@ -102,7 +103,8 @@ def draw_late(cells: Cells, path: Path) -> None:
     figure, axes = _axes(cells, 2)
     for each, key in zip(axes, ("late_usd", "misses"), strict=True):
         _scatter(each, cells, key)
-        each.set_xlim(left=0)
+        # A mark at nothing lies whole within the picture.
+        each.set_xlim(left=-0.04 * max(1.0, each.get_xlim()[1]))
     axes[0].set_xlabel("value lost by late soft jobs, USD")
     axes[1].set_xlabel("hard deadlines missed, jobs")
     _legend(figure, axes[0])
@@ -119,9 +121,11 @@ def _marks(cells: Cells, key: str, label: str, path: Path) -> None:
 
 def _scatter(axes: Any, cells: Cells, key: str) -> None:
     # The one that the report is about lies on top.
-    for policy in reversed(POLICY_NAMES):
+    for number, policy in reversed(list(enumerate(POLICY_NAMES))):
+        # Equal values lie beside each other and not on each other.
+        shift = _SHIFT * (number - (len(POLICY_NAMES) - 1) / 2)
         found = [
-            (rows[policy][key], place)
+            (rows[policy][key], place + shift)
             for place, (_, rows) in enumerate(cells)
             if policy in rows and rows[policy][key] is not None
         ]
