@@ -378,7 +378,11 @@ class CloudActuation:
             cooldowns,
             places,
             resumed=bool(pending),
-            beside=Beside(gangs=gangs_of(request.log, held, intents), leave=free.keys()),
+            beside=Beside(
+                gangs=gangs_of(request.log, held, intents),
+                leave=free.keys(),
+                replacing=request.replacing,
+            ),
         )
         self._left.leave({name: free[name] for name in done.ended if name in free})
         return done

@@ -136,6 +136,8 @@ def _alternatives(
         use = _table_use(state, run, offering_id)
         if use is None or offering_id == run.offering_id or offering_id not in counted:
             continue
+        if not _may_be_there(state, run, offering_id):
+            continue
         if held_back(state, run, offering_id, options):
             continue
         if not can_stay(state, run, offering_id, options):
@@ -155,6 +157,13 @@ def _alternatives(
             )
         )
     return tuple(found)
+
+
+def _may_be_there(state: SelectorState, run: JobRun, offering_id: str) -> bool:
+    """Whether a job may pay to go where counts are believed: only to what is likely there."""
+    if state.beliefs is None or offering_id not in state.beliefs.offerings:
+        return True
+    return state.beliefs.is_likely(offering_id, run.job.max_instances)
 
 
 def fallback_answers(state: SelectorState, options: SelectorOptions) -> Sequence[JobAnswer]:

@@ -12,6 +12,7 @@ from spotline.application.allocation.measuring import Measuring
 from spotline.application.allocation.tasks import program_of
 from spotline.application.allocation.value_tables import table_spec
 from spotline.application.selector.job_run import JobRun, RunPhase
+from spotline.domain.beliefs.spot_beliefs import SpotBeliefs
 from spotline.domain.events.event import Event
 from spotline.domain.events.forecast import ForecastIssued
 from spotline.domain.events.market import SlotOpened
@@ -25,6 +26,7 @@ from spotline.domain.limits.spending import Spending, SpentIn, spending_of
 from spotline.domain.market.law import StateSpace, last_run_state
 from spotline.domain.market.named_law import NamedLaw
 from spotline.domain.market.offering import CapacityType, Offering
+from spotline.domain.market.prior_laws import named_priors
 from spotline.domain.market.stock import stock_terms
 from spotline.domain.modes import Mode
 from spotline.domain.policies.answer import DecisionReason
@@ -77,6 +79,9 @@ class SelectorOptions:
     With `clearing` the bids of all jobs are cleared together (ADR 0061); logs from before 0.3.0 serve
     jobs in order of slack.
 
+    `beliefs` is the SHA-256 of the prior laws that spot counts which nobody publishes are believed by
+    (ADR 0068); empty, as in logs from before 0.3.0: plenty is assumed until a launch is refused.
+
     Raises
     ------
     ValueError
@@ -104,6 +109,7 @@ class SelectorOptions:
     spending: str = ""
     shared_tables: bool = False
     clearing: bool = False
+    beliefs: str = ""
 
     def __post_init__(self) -> None:
         if self.rule not in RULES:
@@ -124,6 +130,7 @@ class SelectorOptions:
             if not 0 <= getattr(self, name) < math.inf:
                 raise ValueError(f"{name} must be finite and >= 0, was {getattr(self, name)}")
         spending_of(self.spending)
+        named_priors(self.beliefs)
 
     @property
     def limits_on_spending(self) -> Spending:
@@ -151,6 +158,7 @@ class SelectorState:
     `mode` is how far decisions of the log reach. `announced` are the ids of shared tables that were
     built once.
     `reclaimed` are offerings of which the market took spot back as the slot opened, with `clearing`.
+    `beliefs` are those of spot counts that nobody publishes, None where plenty is assumed.
     `heard` is the slot as it was opened, `opened` the same with the quotes that it lacked.
     """
 
@@ -160,6 +168,7 @@ class SelectorState:
     shared_tables: bool = False
     announced: set[str] = field(default_factory=set)
     clearing: bool = False
+    beliefs: SpotBeliefs | None = None
     reclaimed: frozenset[str] = frozenset()
     mode: Mode = Mode.LIVE
     offerings: dict[str, Offering] = field(default_factory=dict)
@@ -317,6 +326,11 @@ class SelectorState:
 
     def run_state(self, offering_id: str, space: StateSpace) -> int:
         """Where an offering's spot is in the open slot, on the states of a law."""
+        if self.beliefs is not None:
+            count = self.residual().spot(offering_id)
+            believed = self.beliefs.run_state(offering_id, count, space)
+            if believed is not None:
+                return believed
         counts = self.counts.get(offering_id, [])
         # An unknown count is taken for plenty, as planners do.
         return last_run_state(space, counts) if counts else space.run_states - 1

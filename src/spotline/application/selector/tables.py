@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from spotline.application.allocation.value_tables import same_table_of
+from spotline.application.selector.believing import believed_home
 from spotline.application.selector.job_run import JobRun, RunPhase
 from spotline.application.selector.offering_choice import other_offerings
 from spotline.application.selector.state import SelectorOptions, SelectorState
@@ -31,7 +32,7 @@ def tables_wanted(
             run.job,
             home,
             state.offerings,
-            state.current,
+            believed_home(state),
             [slot for slot, _ in state.history],
             taken_by(state, running, options),
         )
