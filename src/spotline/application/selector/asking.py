@@ -136,8 +136,6 @@ def _alternatives(
         use = _table_use(state, run, offering_id)
         if use is None or offering_id == run.offering_id or offering_id not in counted:
             continue
-        if not _may_be_there(state, run, offering_id):
-            continue
         if held_back(state, run, offering_id, options):
             continue
         if not can_stay(state, run, offering_id, options):
@@ -154,16 +152,17 @@ def _alternatives(
                 on_demand_reserve_slots=reserve_slots,
                 rescue_instances=rescue_instances,
                 notice_lead_s=state.lead_s(run.job, offering_id),
+                spot_risk_ppm=_spot_risk_ppm(state, run, offering_id),
             )
         )
     return tuple(found)
 
 
-def _may_be_there(state: SelectorState, run: JobRun, offering_id: str) -> bool:
-    """Whether a job may pay to go where counts are believed: only to what is likely there."""
-    if state.beliefs is None or offering_id not in state.beliefs.offerings:
-        return True
-    return state.beliefs.is_likely(offering_id, run.job.max_instances)
+def _spot_risk_ppm(state: SelectorState, run: JobRun, offering_id: str) -> int:
+    """The chance that a job finds no spot on an offering, as far as counts are believed."""
+    return (
+        0 if state.beliefs is None else state.beliefs.risk_ppm(offering_id, run.job.max_instances)
+    )
 
 
 def fallback_answers(state: SelectorState, options: SelectorOptions) -> Sequence[JobAnswer]:
@@ -193,7 +192,8 @@ def _table_use(state: SelectorState, run: JobRun, offering_id: str) -> TableUse 
     table = run.table_in(state.slot, offering_id)
     if table is None:
         return None
-    return TableUse(table=table.spec, run_state=state.run_state(offering_id, table.named.law.space))
+    space, wanted = table.named.law.space, run.job.max_instances
+    return TableUse(table=table.spec, run_state=state.run_state(offering_id, space, wanted))
 
 
 def _laws_of(tasks: Sequence[JobTask], runs: Mapping[str, JobRun]) -> tuple[NamedLaw, ...]:

@@ -410,7 +410,7 @@ def _run_state(state: SelectorState, run: JobRun) -> int:
     table = run.table_in(state.slot, run.first_offering_id)
     if table is None:
         return -1
-    return state.run_state(run.offering_id, table.named.law.space)
+    return state.run_state(run.offering_id, table.named.law.space, run.job.max_instances)
 
 
 def _admit(state: SelectorState, event: JobAdmitted) -> None:

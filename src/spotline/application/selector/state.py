@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import lru_cache
 
@@ -26,7 +26,7 @@ from spotline.domain.limits.spending import Spending, SpentIn, spending_of
 from spotline.domain.market.law import StateSpace, last_run_state
 from spotline.domain.market.named_law import NamedLaw
 from spotline.domain.market.offering import CapacityType, Offering
-from spotline.domain.market.prior_laws import named_priors
+from spotline.domain.market.prior_laws import named_priors, shipped_priors
 from spotline.domain.market.stock import stock_terms
 from spotline.domain.modes import Mode
 from spotline.domain.policies.answer import DecisionReason
@@ -139,6 +139,11 @@ class SelectorOptions:
 
 
 _spending_of = lru_cache(maxsize=16)(spending_of)
+
+
+def where_uncounted(options: SelectorOptions) -> SelectorOptions:
+    """The options on a market that publishes no counts: these are believed, nothing relies on them."""
+    return replace(options, spot_firm=False, clearing=False, beliefs=shipped_priors().sha256)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -324,11 +329,16 @@ class SelectorState:
             offering_id for offering_id, spot in held.items() if spot > residual.spot(offering_id)
         )
 
-    def run_state(self, offering_id: str, space: StateSpace) -> int:
-        """Where an offering's spot is in the open slot, on the states of a law."""
+    def run_state(self, offering_id: str, space: StateSpace, wanted: int = 0) -> int:
+        """Where an offering's spot is in the open slot, on the states of a law.
+
+        Where counts are believed, that is the likeliest state with what is left, or with as many as
+        are `wanted` of it.
+        """
         if self.beliefs is not None:
-            count = self.residual().spot(offering_id)
-            believed = self.beliefs.run_state(offering_id, count, space)
+            left = self.residual().spot(offering_id)
+            least = min(left, wanted) if wanted else left
+            believed = self.beliefs.run_state(offering_id, least, left, space)
             if believed is not None:
                 return believed
         counts = self.counts.get(offering_id, [])

@@ -147,11 +147,11 @@ class CountBelief:
         level = int(np.flatnonzero(upward[1:] >= chance).size)
         return 0 if not level else most_of(level)
 
-    def run_state(self, count: int) -> int:
-        """The likeliest run state, on the law's states, of those with this count."""
-        level = _SPACE.level_of(count)
-        ages = self.mass.sum(axis=0)[level * _AGES : (level + 1) * _AGES]
-        return level * _AGES + int(ages.argmax())
+    def run_state(self, least: int, most: int) -> int:
+        """The likeliest run state of those with a count from `least` to `most`."""
+        low, high = _SPACE.level_of(least), _SPACE.level_of(most)
+        states = self.mass.sum(axis=0)[low * _AGES : (high + 1) * _AGES]
+        return low * _AGES + int(states.argmax())
 
     def steps(self, slots: int) -> list[tuple[CountProbability, ...]]:
         """Distributions of the count 1, 2, ... `slots` slots on; a level is told by its least."""

@@ -28,9 +28,6 @@ from spotline.domain.units import NS_PER_S, PPM
 ASKING_S = 60
 """What asking in vain costs: so long a job may be without what it would have held, seconds."""
 
-LIKELY = 0.75
-"""A job that must pay to come asks only where spot is there with this chance or a greater one."""
-
 _MOST_PRICES = 336  # a week of half-hours
 _AGES = len(AGE_STARTS)
 
@@ -113,17 +110,17 @@ class SpotBeliefs:
         del known.prices_ppm[:-_MOST_PRICES]
         return known
 
-    def run_state(self, offering_id: str, count: int, space: StateSpace) -> int | None:
-        """Where an offering with this count is on a law's states, None where nothing is believed."""
+    def run_state(self, offering_id: str, least: int, most: int, space: StateSpace) -> int | None:
+        """The likeliest of a law's states with such a count, None where nothing is believed."""
         known = self.offerings.get(offering_id)
         if known is None or space.level_starts != LEVEL_STARTS or space.age_starts != AGE_STARTS:
             return None
-        return known.belief.run_state(count)
+        return known.belief.run_state(least, most)
 
-    def is_likely(self, offering_id: str, instances: int) -> bool:
-        """Whether so many are `LIKELY` there; no, where nothing is believed."""
+    def risk_ppm(self, offering_id: str, instances: int) -> int:
+        """The chance that there are fewer than so many; 0 where nothing is believed."""
         known = self.offerings.get(offering_id)
-        return known is not None and known.belief.chance_of(instances) >= LIKELY
+        return 0 if known is None else round((1.0 - known.belief.chance_of(instances)) * PPM)
 
     def laws(self) -> Mapping[str, MarketLaw]:
         """The laws that are believed, by offering id."""
