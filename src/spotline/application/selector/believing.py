@@ -8,7 +8,7 @@ fed back on one path of counts drawn from the belief, which agrees with all that
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from spotline.application.selector.state import SelectorState
@@ -16,6 +16,7 @@ from spotline.domain.beliefs.count_laws import count_laws
 from spotline.domain.events.capacity import LaunchRefused, RefusalClass
 from spotline.domain.events.forecast import ForecastIssued
 from spotline.domain.events.market import SlotOpened
+from spotline.domain.jobs.job import Job
 from spotline.domain.jobs.lot import Lot
 from spotline.domain.jobs.program import Holding
 from spotline.domain.market.law import law_id_of
@@ -26,6 +27,8 @@ from spotline.domain.units import NS_PER_S
 
 # Laws move slowly, and each that is learned is named and sent.
 _LAWS_EVERY_SLOTS = 12
+# Beyond a day the long run is all that is known.
+_MOST_AHEAD = 48
 
 
 def settle_beliefs(state: SelectorState) -> None:
@@ -90,17 +93,35 @@ def believed_forecast(state: SelectorState, issued: ForecastIssued) -> ForecastI
     return replace(issued, forecasts=forecasts)
 
 
-def believed_home(state: SelectorState) -> SlotOpened:
-    """The open slot with the counts that are as likely there as not: what homes are chosen by."""
+def homes_by(
+    state: SelectorState, job: Job, running: Iterable[tuple[str, int]]
+) -> tuple[SlotOpened, list[SlotOpened]]:
+    """The open slot and the past that a job's home is chosen by, beside what `running` may take.
+
+    Where counts are believed, what matters is how much of the job spot will carry, from what is
+    believed now on: that is the count that the slot shows, and the past says no more.
+    """
     beliefs = state.beliefs
-    if beliefs is None:
-        return state.current
+    past = [slot for slot, _ in state.history]
+    if beliefs is None or not beliefs.offerings:
+        return state.current, past
+    taken: Counter[str] = Counter()
+    for offering_id, instances in running:
+        taken[offering_id] += instances
+    opened = state.current
+    left_ns = job.deadline.at_ns - opened.ts_event_ns
+    slots = max(1, min(_MOST_AHEAD, left_ns // (opened.slot_s * NS_PER_S)))
 
-    def median(quote: Quote) -> int | None:
+    def carried(quote: Quote) -> int | None:
         known = beliefs.offerings.get(quote.offering_id)
-        return None if known is None else known.belief.most_with(0.5)
+        if known is None:
+            return None
+        others = taken[quote.offering_id]
+        share = known.belief.share_ahead(slots, others, job.max_instances)
+        # Counts are whole: so many that the share of them is what is carried.
+        return others + round(share * job.max_instances)
 
-    return _counted(state.current, median)
+    return _counted(opened, carried), []
 
 
 def believe_refused(state: SelectorState, event: LaunchRefused) -> None:

@@ -153,6 +153,20 @@ class CountBelief:
         states = self.mass.sum(axis=0)[low * _AGES : (high + 1) * _AGES]
         return low * _AGES + int(states.argmax())
 
+    def share_ahead(self, slots: int, taken: int, wanted: int) -> float:
+        """The share of `wanted` instances beside `taken` others that spot carries, mean of `slots` to come.
+
+        The present slot is the first of them; levels count with their least.
+        """
+        left = np.clip(np.array(LEVEL_STARTS) - taken, 0, wanted) / wanted
+        ahead = CountBelief(laws=self.laws, mass=self.mass)
+        carried = 0.0
+        for slot in range(slots):
+            if slot:
+                ahead.advance()
+            carried += float(ahead.levels() @ left)
+        return carried / slots
+
     def steps(self, slots: int) -> list[tuple[CountProbability, ...]]:
         """Distributions of the count 1, 2, ... `slots` slots on; a level is told by its least."""
         ahead = CountBelief(laws=self.laws, mass=self.mass)
