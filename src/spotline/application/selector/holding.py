@@ -83,7 +83,9 @@ def note_capacity(state: SelectorState, event: CapacityReported) -> None:
         if run.phase is RunPhase.RUNNING:
             # What was granted was held until instances were lost inside the slot.
             granted = replace(held, spot=held.spot + run.lost)
-            if granted.instances == run.target.instances:
+            # A swap that was refused keeps as many of the other kind.
+            exact = state.beliefs is not None and not run.lost
+            if granted.instances == run.target.instances and not exact:
                 # All was granted, so the target says of which kind the lost ones were.
                 granted = run.target
             broken = _interrupted(state, run, granted, offered)

@@ -31,8 +31,8 @@ FloatArray = npt.NDArray[np.float64]
 LEVEL_STARTS = (0, 1, 4, 8, 16, 32, 64)
 """What beliefs tell apart: none, and from each power of two on that jobs ask for."""
 
-UNBOUNDED = 1_000_000
-"""A bound that says nothing: more than any job asks for."""
+UNBOUNDED = 1_000
+"""A bound that says nothing: more than any job asks for, and still a count."""
 
 CAPACITIES = (8, 32, 128)
 """The most that an offering may ever have; each is believed alike before anything is seen."""
