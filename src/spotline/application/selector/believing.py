@@ -16,6 +16,7 @@ from spotline.domain.beliefs.count_laws import count_laws
 from spotline.domain.events.capacity import LaunchRefused, RefusalClass
 from spotline.domain.events.forecast import ForecastIssued
 from spotline.domain.events.market import SlotOpened
+from spotline.domain.forecasting.distribution import quantised
 from spotline.domain.jobs.job import Job
 from spotline.domain.jobs.lot import Lot
 from spotline.domain.jobs.program import Holding
@@ -86,11 +87,18 @@ def believed_forecast(state: SelectorState, issued: ForecastIssued) -> ForecastI
     beliefs = state.beliefs
     if beliefs is None or not beliefs.offerings:
         return issued
-    forecasts = tuple(
-        replace(each, steps=beliefs.steps(each.offering_id, each.steps) or each.steps)
-        for each in issued.forecasts
-    )
-    return replace(issued, forecasts=forecasts)
+    forecasts = []
+    for forecast in issued.forecasts:
+        known = beliefs.offerings.get(forecast.offering_id)
+        if known is not None:
+            ahead = known.belief.ahead(len(forecast.steps))
+            steps = tuple(
+                replace(step, counts=quantised(chances))
+                for step, chances in zip(forecast.steps, ahead, strict=True)
+            )
+            forecast = replace(forecast, steps=steps)
+        forecasts.append(forecast)
+    return replace(issued, forecasts=tuple(forecasts))
 
 
 def homes_by(

@@ -13,8 +13,6 @@ from functools import cached_property, lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from spotline.domain.forecasting.distribution import quantised
-from spotline.domain.market.forecast import CountProbability
 from spotline.domain.market.law import (
     AGE_STARTS,
     MarketLaw,
@@ -167,13 +165,13 @@ class CountBelief:
             carried += float(ahead.levels() @ left)
         return carried / slots
 
-    def steps(self, slots: int) -> list[tuple[CountProbability, ...]]:
-        """Distributions of the count 1, 2, ... `slots` slots on; a level is told by its least."""
+    def ahead(self, slots: int) -> list[list[tuple[int, float]]]:
+        """Counts and their chances 1, 2, ... `slots` slots on; a level is told by its least."""
         ahead = CountBelief(laws=self.laws, mass=self.mass)
         told = []
         for _ in range(slots):
             ahead.advance()
-            told.append(quantised(zip(LEVEL_STARTS, ahead.levels().tolist(), strict=True)))
+            told.append(list(zip(LEVEL_STARTS, ahead.levels().tolist(), strict=True)))
         return told
 
     def law(self, price_ppm: Sequence[int]) -> MarketLaw:

@@ -20,7 +20,6 @@ from spotline.domain.beliefs.count_laws import (
     most_of,
 )
 from spotline.domain.drawn import uniform
-from spotline.domain.market.forecast import ForecastStep
 from spotline.domain.market.law import AGE_STARTS, MarketLaw, StateSpace
 from spotline.domain.market.offering import Quote
 from spotline.domain.units import NS_PER_S, PPM
@@ -125,19 +124,6 @@ class SpotBeliefs:
     def laws(self) -> Mapping[str, MarketLaw]:
         """The laws that are believed, by offering id."""
         return {name: known.belief.law(known.prices_ppm) for name, known in self.offerings.items()}
-
-    def steps(
-        self, offering_id: str, steps: tuple[ForecastStep, ...]
-    ) -> tuple[ForecastStep, ...] | None:
-        """A forecast's prices with the counts that are believed, None where nothing is."""
-        known = self.offerings.get(offering_id)
-        if known is None:
-            return None
-        counts = known.belief.steps(len(steps))
-        return tuple(
-            ForecastStep(spot_price_micro_usd=step.spot_price_micro_usd, counts=each)
-            for step, each in zip(steps, counts, strict=True)
-        )
 
 
 def _level(count: int) -> int:

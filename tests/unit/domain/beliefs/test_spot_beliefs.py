@@ -74,10 +74,10 @@ def test_forecasts_and_laws_of_any_belief_are_distributions(seen):
         known.room = room
         known.settle("a", slot, held)
 
-    steps = known.belief.steps(3)
+    ahead = known.belief.ahead(3)
     law = known.belief.law([300_000, 350_000])
 
-    assert [sum(each.probability_ppm for each in step) for step in steps] == [PPM] * 3
+    assert [sum(chance for _, chance in step) for step in ahead] == pytest.approx([1.0] * 3)
     assert np.allclose(law.run_matrix().sum(axis=1), 1.0)
 
 
