@@ -9,8 +9,19 @@ from spotline.application.allocation.measuring import Followed
 from spotline.application.allocation.tasks import at_rates, forecast_of
 from spotline.application.allocation.value_tables import same_table_of
 from spotline.application.selector.answer_checks import check_answers
+from spotline.application.selector.believing import (
+    believed_forecast,
+    believed_slot,
+    settle_beliefs,
+    uncounted,
+)
 from spotline.application.selector.endings import note_cancelled, note_exited, note_retry
-from spotline.application.selector.holding import forget_doubts, note_capacity, note_refused
+from spotline.application.selector.holding import (
+    forget_doubts,
+    note_capacity,
+    note_refused,
+    note_taken,
+)
 from spotline.application.selector.job_run import JobRun, RunPhase
 from spotline.application.selector.job_table import JobTable
 from spotline.application.selector.spent import note_billed, note_ended, note_launched, note_spent
@@ -269,6 +280,7 @@ def _fold_slot(state: SelectorState, event: Event, options: SelectorOptions) -> 
         case CapacityLost() if event.slot == state.slot:
             if event.job_id in state.runs:
                 state.runs[event.job_id].lost += len(event.instance_ids)
+                note_taken(state, state.runs[event.job_id], event.offering_id)
         case CostAccrued():
             note_billed(state, event, options)
         case CapacityReported():
@@ -297,6 +309,7 @@ def _open_slot(state: SelectorState, event: SlotOpened, options: SelectorOptions
         return
     check_slot(event, *slot_of(state.opened))
     if state.opened is not None:
+        settle_beliefs(state)
         _record_slot(state)
         prices = {sq.quote.offering_id: sq.quote for sq in state.opened.quotes}
         for run in state.running():
@@ -315,7 +328,7 @@ def _open_slot(state: SelectorState, event: SlotOpened, options: SelectorOptions
             trusted = state.forecast
         state.history.append((state.opened, trusted))
         del state.history[: -options.history_slots]
-    opened = completed(event, state.opened)
+    opened = completed(event, uncounted(state))
     state.trust.note_slot(opened)
     for slot_quote in opened.quotes:
         available = slot_quote.quote.spot_available
@@ -327,9 +340,9 @@ def _open_slot(state: SelectorState, event: SlotOpened, options: SelectorOptions
         stock = state.stock.setdefault(slot_quote.quote.offering_id, [])
         stock.append(on_demand.instances if on_demand.known else UNCOUNTED)
         del stock[: -options.history_slots]
+    state.opened = believed_slot(state, opened, options.beliefs)
     state.slot = event.slot
     state.heard = event
-    state.opened = opened
     state.forecast = None
     state.forecast_reason = DecisionReason.POLICY
     state.phase = SlotPhase.WAITING_FORECAST
@@ -347,7 +360,7 @@ def _note_forecast(state: SelectorState, event: ForecastIssued) -> None:
     if event.slot != state.slot or state.phase is not SlotPhase.WAITING_FORECAST:
         return
     # How far it has been right is how far it is believed.
-    state.forecast = state.trust.moderated(event)
+    state.forecast = believed_forecast(state, state.trust.moderated(event))
     if not state.trust.trusted:
         state.forecast_reason = DecisionReason.FORECAST_UNTRUSTED
     _start_allocating(state, event)
@@ -410,7 +423,7 @@ def _run_state(state: SelectorState, run: JobRun) -> int:
     table = run.table_in(state.slot, run.first_offering_id)
     if table is None:
         return -1
-    return state.run_state(run.offering_id, table.named.law.space)
+    return state.run_state(run.offering_id, table.named.law.space, run.job.max_instances)
 
 
 def _admit(state: SelectorState, event: JobAdmitted) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 
 from spotline.application.allocation.messages import AllocateRequest
 from spotline.application.selector.asking import allocate_request, fallback_answers
+from spotline.application.selector.believing import homes_by
 from spotline.application.selector.commanding import AtLimit, decisions, finish_slot
 from spotline.application.selector.endings import ended, moment_s, retry_of
 from spotline.application.selector.fold import fold
@@ -51,6 +52,7 @@ from spotline.application.spec import NOTHING, Call, CallSpec, Context, Outcome,
 from spotline.application.tenancy import check_tenant
 from spotline.application.unfit import NOT_BELIEVED, Unfit
 from spotline.contracts.subjects import KINDS
+from spotline.domain.beliefs.spot_beliefs import SpotBeliefs
 from spotline.domain.events.allocation import AllocationAnswered, AllocationDecided, CallOutcome
 from spotline.domain.events.capacity import (
     CapacityLost,
@@ -181,6 +183,7 @@ class SelectHandler:
             competing=self._options.competing,
             shared_tables=self._options.shared_tables,
             clearing=self._options.clearing,
+            beliefs=SpotBeliefs() if self._options.beliefs else None,
         )
 
     def check(self, state: SelectorState, event: Event) -> None:
@@ -304,13 +307,9 @@ class SelectHandler:
             if run.job.deadline.expires_ns <= state.current.ts_event_ns:
                 yield never_started(run, state.slot)
                 continue
-            offering_id = best_offering(
-                run.job,
-                state.offerings,
-                state.current,
-                [slot for slot, _ in state.history],
-                taken_by(state, running, self._options),
-            )
+            taken = taken_by(state, running, self._options)
+            opened, past = homes_by(state, run.job, taken)
+            offering_id = best_offering(run.job, state.offerings, opened, past, taken)
             if run.cancelled or offering_id is None:
                 continue
             limit = arrival_limit(state, run, offering_id) if self._options.limits else NO_LIMIT

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import lru_cache
 
@@ -12,6 +12,7 @@ from spotline.application.allocation.measuring import Measuring
 from spotline.application.allocation.tasks import program_of
 from spotline.application.allocation.value_tables import table_spec
 from spotline.application.selector.job_run import JobRun, RunPhase
+from spotline.domain.beliefs.spot_beliefs import SpotBeliefs
 from spotline.domain.crowd.fairness import TenantGain, shares_of
 from spotline.domain.events.event import Event
 from spotline.domain.events.forecast import ForecastIssued
@@ -26,6 +27,7 @@ from spotline.domain.limits.spending import Spending, SpentIn, spending_of
 from spotline.domain.market.law import StateSpace, last_run_state
 from spotline.domain.market.named_law import NamedLaw
 from spotline.domain.market.offering import CapacityType, Offering
+from spotline.domain.market.prior_laws import named_priors, shipped_priors
 from spotline.domain.market.stock import stock_terms
 from spotline.domain.modes import Mode
 from spotline.domain.policies.answer import DecisionReason
@@ -84,6 +86,9 @@ class SelectorOptions:
     count the same): whose jobs got a smaller share of what they bid for counts for more (ADR 0069).
     `tenant_shares` says how much of its wishes a tenant is due: `research=2,search=1`, others 1.
 
+    `beliefs` is the SHA-256 of the prior laws that spot counts which nobody publishes are believed by
+    (ADR 0068); empty, as in logs from before 0.3.0: plenty is assumed until a launch is refused.
+
     Raises
     ------
     ValueError
@@ -113,6 +118,7 @@ class SelectorOptions:
     clearing: bool = False
     fairness: float = 1.0
     tenant_shares: str = ""
+    beliefs: str = ""
 
     def __post_init__(self) -> None:
         if self.rule not in RULES:
@@ -139,6 +145,7 @@ class SelectorOptions:
         except ValueError as error:
             raise ValueError(f"tenant_shares {error}") from error
         spending_of(self.spending)
+        named_priors(self.beliefs)
 
     @property
     def is_fair(self) -> bool:
@@ -152,6 +159,11 @@ class SelectorOptions:
 
 
 _spending_of = lru_cache(maxsize=16)(spending_of)
+
+
+def where_uncounted(options: SelectorOptions) -> SelectorOptions:
+    """The options on a market that publishes no counts: these are believed, nothing relies on them."""
+    return replace(options, spot_firm=False, clearing=False, beliefs=shipped_priors().sha256)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -173,6 +185,7 @@ class SelectorState:
     `tenant_gains` is what tenants gained of late, where fairness is asked for, and
     `fairness_cost_micro_usd` what that cost in this revision.
     `reclaimed` are offerings of which the market took spot back as the slot opened, with `clearing`.
+    `beliefs` are those of spot counts that nobody publishes, None where plenty is assumed.
     `heard` is the slot as it was opened, `opened` the same with the quotes that it lacked.
     """
 
@@ -182,6 +195,7 @@ class SelectorState:
     shared_tables: bool = False
     announced: set[str] = field(default_factory=set)
     clearing: bool = False
+    beliefs: SpotBeliefs | None = None
     reclaimed: frozenset[str] = frozenset()
     mode: Mode = Mode.LIVE
     offerings: dict[str, Offering] = field(default_factory=dict)
@@ -339,8 +353,18 @@ class SelectorState:
             offering_id for offering_id, spot in held.items() if spot > residual.spot(offering_id)
         )
 
-    def run_state(self, offering_id: str, space: StateSpace) -> int:
-        """Where an offering's spot is in the open slot, on the states of a law."""
+    def run_state(self, offering_id: str, space: StateSpace, wanted: int = 0) -> int:
+        """Where an offering's spot is in the open slot, on the states of a law.
+
+        Where counts are believed, that is the likeliest state with what is left, or with as many as
+        are `wanted` of it.
+        """
+        if self.beliefs is not None:
+            left = self.residual().spot(offering_id)
+            least = min(left, wanted) if wanted else left
+            believed = self.beliefs.run_state(offering_id, least, left, space)
+            if believed is not None:
+                return believed
         counts = self.counts.get(offering_id, [])
         # An unknown count is taken for plenty, as planners do.
         return last_run_state(space, counts) if counts else space.run_states - 1
