@@ -43,15 +43,20 @@ CloudName = Annotated[str, AfterValidator(_known_cloud)]
 """The name of a cloud that is installed."""
 
 
+def uncounted(options: SelectorOptions) -> SelectorOptions:
+    """Options on a market that shows no counts: none is firm, scarce or priced."""
+    return replace(options, spot_firm=False, clearing=False, shadow_prices=False)
+
+
 def served_options(stated: object, info: ValidationInfo) -> object:
     """The options that an environment states, by default with all that a service has.
 
-    That is limits, prior weights, and clearing where counts are shown. A live market shows none: a
-    deadline does not count on spot there, and there is nothing to clear.
+    That is limits, prior weights, and where counts are shown clearing and shadow prices. A live market
+    shows none: a deadline does not count on spot there, and there is nothing to clear.
     """
     firm = not follows_market(info.data.get("cloud", SIMULATED))
     if isinstance(stated, SelectorOptions):
-        return stated if firm else replace(stated, spot_firm=False, clearing=False)
+        return stated if firm else uncounted(stated)
     if not isinstance(stated, Mapping):
         return stated
     by_default = {
@@ -60,6 +65,7 @@ def served_options(stated: object, info: ValidationInfo) -> object:
         "spot_firm": firm,
         "warm_start": shipped_weights(),
         "clearing": firm,
+        "shadow_prices": firm,
     }
     return {**by_default, **stated}
 
@@ -69,6 +75,7 @@ SERVED = SelectorOptions(
     spending=DEFAULT_SPENDING.to_json(),
     warm_start=shipped_weights(),
     clearing=True,
+    shadow_prices=True,
 )
 """The options of a service whose environment states none: money has limits by default."""
 

@@ -346,6 +346,7 @@ def _limited(
         limits=limits,
         spending=spending.to_json(),
         clearing=True,
+        shadow_prices=True,
     )
     return selection, Caps(spending=spending)
 
@@ -358,7 +359,7 @@ def _deciding_on(market: AnyMarket, selection: SelectorOptions) -> SelectorOptio
 
     if not isinstance(market, LiveMarket):
         return selection
-    return replace(selection, spot_firm=False, clearing=False)
+    return replace(selection, spot_firm=False, clearing=False, shadow_prices=False)
 
 
 def _chosen(cloud: str, mode: str, config: SpotlineConfig | None) -> tuple[Mode, ChosenCloud]:

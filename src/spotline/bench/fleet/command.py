@@ -34,6 +34,9 @@ def fleet(
     clearing: Annotated[
         bool, typer.Option(help="Clear the bids of all jobs together, as `up` does.")
     ] = True,
+    shadow_prices: Annotated[
+        bool, typer.Option(help="Let value tables count on shadow prices, as `up` does.")
+    ] = True,
     slot_only: Annotated[
         tuple[int, int] | None,
         typer.Option(
@@ -49,7 +52,7 @@ def fleet(
     from spotline.bench.fleet.run import FleetOptions, run_fleet
     from spotline.bench.fleet.slot_times import SLOT_SIZES, time_slots
 
-    selector = replace(SHIPPED, clearing=clearing)
+    selector = replace(SHIPPED, clearing=clearing, shadow_prices=clearing and shadow_prices)
     console = open_console()
     tell = teller(console)
     figures: dict[str, Any] = {"command": command_line(), "slot_s": {}, "memory_mb": {}}
