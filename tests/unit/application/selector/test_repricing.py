@@ -44,7 +44,8 @@ def test_where_spot_was_worth_more_its_price_is_published_and_tables_follow() ->
 
     assert published.slot == 0
     assert abs(price.micro_usd_per_instance_hour - 500_000) < 250_000
-    assert first is not None and first.spec.spot_surcharge_micro_usd == 0
+    assert first is not None
+    assert first.spec.spot_surcharge_micro_usd == 0
     assert asked[0].table.spot_surcharge_micro_usd == price.micro_usd_per_instance_hour
     assert again.spec == asked[0].table != first.spec
     # Until the new table is built, decisions look into the old one.
@@ -90,7 +91,8 @@ def test_who_follows_a_selector_knows_what_it_clears_and_prices() -> None:
         following.fold(event)
     known = following.snapshot()
 
-    assert known is not None and known.state.clearing
+    assert known is not None
+    assert known.state.clearing
     assert known.state.shadow is not None
     assert known.state.shadow == world.state.shadow
     assert known.state.shadow is not world.state.shadow
