@@ -789,6 +789,7 @@ class GetMarketResponse(_message.Message):
     ENDS_NS_FIELD_NUMBER: _builtins.int
     SOURCE_FIELD_NUMBER: _builtins.int
     QUOTES_FIELD_NUMBER: _builtins.int
+    SHADOW_PRICES_FIELD_NUMBER: _builtins.int
     OFFERINGS_FIELD_NUMBER: _builtins.int
     state: _market_pb2.MarketState.ValueType
     """Whether it goes on."""
@@ -809,6 +810,10 @@ class GetMarketResponse(_message.Message):
         """Of every offering in the open slot; of the offering that was named, a slot each, oldest first."""
 
     @_builtins.property
+    def shadow_prices(self) -> _containers.RepeatedCompositeFieldContainer[_allocation_pb2.SpotWorth]:
+        """What spot is worth to all jobs beyond its price, where it is scarce."""
+
+    @_builtins.property
     def offerings(self) -> _containers.RepeatedCompositeFieldContainer[_market_pb2.Offering]:
         """All that are quoted, where that was asked."""
 
@@ -821,11 +826,12 @@ class GetMarketResponse(_message.Message):
         ends_ns: _builtins.int = ...,
         source: _builtins.str = ...,
         quotes: _abc.Iterable[_market_pb2.SlotQuote] | None = ...,
+        shadow_prices: _abc.Iterable[_allocation_pb2.SpotWorth] | None = ...,
         offerings: _abc.Iterable[_market_pb2.Offering] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["clock", b"clock"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["clock", b"clock", "ends_ns", b"ends_ns", "next_slot_start_ns", b"next_slot_start_ns", "offerings", b"offerings", "quotes", b"quotes", "source", b"source", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["clock", b"clock", "ends_ns", b"ends_ns", "next_slot_start_ns", b"next_slot_start_ns", "offerings", b"offerings", "quotes", b"quotes", "shadow_prices", b"shadow_prices", "source", b"source", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1035,6 +1041,7 @@ class ExplainDecisionResponse(_message.Message):
     INPUTS_FIELD_NUMBER: _builtins.int
     CHAIN_FIELD_NUMBER: _builtins.int
     CLOCK_FIELD_NUMBER: _builtins.int
+    CLEARING_FIELD_NUMBER: _builtins.int
     seq: _builtins.int
     """Position of it in the log."""
     ts_event_ns: _builtins.int
@@ -1063,6 +1070,10 @@ class ExplainDecisionResponse(_message.Message):
     def clock(self) -> _market_pb2.MarketClock:
         """Market time as of this answer; absent before a market is known."""
 
+    @_builtins.property
+    def clearing(self) -> _explanation_pb2.ClearedBids:
+        """The job's bids; absent: jobs were served in order."""
+
     def __init__(
         self,
         *,
@@ -1075,10 +1086,11 @@ class ExplainDecisionResponse(_message.Message):
         inputs: _abc.Iterable[_explanation_pb2.DecisionInput] | None = ...,
         chain: _abc.Iterable[_explanation_pb2.CauseLink] | None = ...,
         clock: _market_pb2.MarketClock | None = ...,
+        clearing: _explanation_pb2.ClearedBids | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["clock", b"clock", "decision", b"decision"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["clearing", b"clearing", "clock", b"clock", "decision", b"decision"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["alternatives", b"alternatives", "chain", b"chain", "clock", b"clock", "decision", b"decision", "inputs", b"inputs", "method", b"method", "seq", b"seq", "summary", b"summary", "ts_event_ns", b"ts_event_ns"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alternatives", b"alternatives", "chain", b"chain", "clearing", b"clearing", "clock", b"clock", "decision", b"decision", "inputs", b"inputs", "method", b"method", "seq", b"seq", "summary", b"summary", "ts_event_ns", b"ts_event_ns"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
