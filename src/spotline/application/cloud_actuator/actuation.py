@@ -387,6 +387,7 @@ class CloudActuation:
                 leave=free.keys(),
                 replacing=request.replacing,
                 over=over,
+                urgent=request.urgent,
             ),
         )
         self._left.leave({name: free[name] for name in done.ended if name in free})
