@@ -7,14 +7,21 @@ what jobs hold in the end is what each policy makes of what the clearing leaves 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+
+import numpy as np
 
 from spotline.application.allocation.messages import AllocateAnswer, AllocateRequest, JobTask
 from spotline.application.allocation.tasks import (
+    AskedPolicy,
+    answer_of,
+    asked_policy,
     check_quoted,
     forecast_of,
     is_interrupted,
+    is_reclaimed,
     is_saved,
     may_move,
     move_margin_micro_usd,
@@ -31,52 +38,64 @@ from spotline.domain.jobs.program import Holding
 from spotline.domain.market.offering import Quote
 from spotline.domain.policies.answer import JobAnswer, Move, SpotWorth, Yielded
 from spotline.domain.policies.contention import ResidualCapacity
-from spotline.domain.policies.decision import after_slot, on_demand_to_hold, slot_cost_micro_usd
-from spotline.domain.policies.interface import PolicyView
+from spotline.domain.policies.decision import (
+    SlotDecision,
+    after_slot,
+    on_demand_to_hold,
+    slot_cost_micro_usd,
+)
+from spotline.domain.policies.interface import PolicyView, WindowForecast
+from spotline.domain.policies.ladder import ON_DEMAND, SPOT, Ladder, can_climb, climb
 from spotline.domain.policies.params import offer_of, standing_of
 from spotline.domain.policies.registry import POLICIES
 from spotline.domain.solvers.value_table import holding_value
 from spotline.domain.units import S_PER_HOUR, cost_micro_usd
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, eq=False)
 class _Seat:
-    """What a job would hold of an offering with so much left to it, and what that is worth."""
+    """What a job would hold of an offering with so much left to it, and what that is worth.
 
-    answer: JobAnswer
+    `answer` says it in full: only that of the seat which a job gets is ever asked for.
+    """
+
     option: Option
-
-    @property
-    def holding(self) -> Holding:
-        return holding_of(self.answer.lots)
+    answer: Callable[[], JobAnswer]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)
 class _Place:
     """An offering that a job runs on, or could move to: its task there and all that there is.
 
-    Going there costs `move_micro_usd`, and must gain `margin_micro_usd` more than that.
+    Going there costs `move_micro_usd`, and must gain `margin_micro_usd` more than that. `seats` are
+    by spot and on-demand left; `held` is what the job holds there.
     """
 
     task: JobTask
     view: PolicyView
     quote: Quote
+    asked: AskedPolicy
     move_micro_usd: int = 0
     margin_micro_usd: float = 0.0
+    seats: dict[tuple[int, int], _Seat] = field(default_factory=dict)
 
     @property
     def offering_id(self) -> str:
         return self.task.offering_id
 
+    @property
+    def looks_ahead(self) -> bool:
+        """Whether its policy plans with forecasts: it is asked less often, and each time afresh."""
+        return POLICIES[self.task.policy_id].forecast_slots > 0
 
-@dataclass(slots=True, kw_only=True)
+
+@dataclass(slots=True, kw_only=True, eq=False)
 class _Bidder:
     """A task with its places, home first, and what it would hold at each with all there is."""
 
     task: JobTask
     places: list[_Place]
     free: list[_Seat]
-    seats: dict[tuple[int, int, int], _Seat] = field(default_factory=dict)
 
 
 def cleared(request: AllocateRequest) -> AllocateAnswer:
@@ -134,7 +153,9 @@ def cleared(request: AllocateRequest) -> AllocateAnswer:
 
 
 def _answered(bidder: _Bidder, seat: _Seat, yielded: Yielded | None) -> JobAnswer:
-    answer = replace(seat.answer, yielded=yielded)
+    answer = seat.answer()
+    if yielded is not None:
+        answer = replace(answer, yielded=yielded)
     home = bidder.places[0]
     if seat.option.offering_id == home.offering_id:
         return answer
@@ -156,34 +177,30 @@ class _Slot:
 
     def bidder(self, task: JobTask, quotes: Mapping[str, Quote]) -> _Bidder:
         """A task where it runs and where it could go."""
-        home = task_view(self._request, task, quotes[task.offering_id], self._residual)
-        places = [_Place(task=task, view=home, quote=quotes[task.offering_id])]
-        if may_move(self._request, task, home):
+        home = self._place(task, quotes[task.offering_id])
+        places = [home]
+        if may_move(self._request, task, home.view):
             # Who goes leaves all its spot.
-            left = self._view_at(places[0], 0, home.on_demand_available)
-            margin = move_margin_micro_usd(home)
+            left = self._view_at(home, 0, home.view.on_demand_available)
+            margin = move_margin_micro_usd(home.view)
             for alternative in task.alternatives:
-                moved = moved_task(task, alternative, left)
                 quote = quotes[alternative.offering_id]
-                view = task_view(self._request, moved, quote, self._residual)
-                if view.outlook is None:
+                place = self._place(moved_task(task, alternative, left), quote)
+                if place.view.outlook is None:
                     continue
-                places.append(
-                    _Place(
-                        task=moved,
-                        view=view,
-                        quote=quote,
-                        move_micro_usd=alternative.move_cost_micro_usd,
-                        margin_micro_usd=margin,
-                    )
-                )
-        bidder = _Bidder(task=task, places=places, free=[])
-        for at, place in enumerate(places):
-            seen = place.view
-            bidder.free.append(
-                self._seat(bidder, at, seen.spot_available, seen.on_demand_available)
-            )
-        return bidder
+                place.move_micro_usd = alternative.move_cost_micro_usd
+                place.margin_micro_usd = margin
+                places.append(place)
+        free = [
+            self._seat(place, place.view.spot_available, place.view.on_demand_available)
+            for place in places
+        ]
+        return _Bidder(task=task, places=places, free=free)
+
+    def _place(self, task: JobTask, quote: Quote) -> _Place:
+        view = task_view(self._request, task, quote, self._residual)
+        asked = asked_policy(self._request, task, view)
+        return _Place(task=task, view=view, quote=quote, asked=asked)
 
     def scarce(self, bidders: Sequence[_Bidder]) -> Capacity:
         """What could run out; of all else every job gets what it would take."""
@@ -194,7 +211,7 @@ class _Slot:
             for bidder in bidders:
                 for at in self._worthwhile(bidder, spot, stock):
                     offering_id = bidder.places[at].offering_id
-                    taken = bidder.free[at].holding.spot
+                    taken = bidder.free[at].option.spot
                     wanted[offering_id] = wanted.get(offering_id, 0) + taken
             short = {
                 offering_id
@@ -242,7 +259,7 @@ class _Slot:
             return list(range(len(bidder.places)))
         sure = bidder.free[0]
         if home.offering_id in spot:
-            sure = self._seat(bidder, 0, 0, home.view.on_demand_available)
+            sure = self._seat(home, 0, home.view.on_demand_available)
         return [
             at
             for at, seat in enumerate(bidder.free)
@@ -258,47 +275,104 @@ class _Slot:
             place = bidder.places[at]
             found = [bidder.free[at]]
             if place.offering_id in capacity.spot:
-                found += self._with_less_spot(bidder, at)
+                found += self._with_less_spot(place, found[0])
             if place.offering_id in capacity.on_demand:
-                found += self._with_less_stock(bidder, at, found)
+                found += self._with_less_stock(place, found, at_home=not at)
             seats += [seat for seat in found if not at or _pays_to_go(bidder, place, seat)]
         return seats
 
-    def _with_less_spot(self, bidder: _Bidder, at: int) -> list[_Seat]:
+    def _with_less_spot(self, place: _Place, free: _Seat) -> list[_Seat]:
         """From less than it would take down to none; who plans with forecasts is asked less often."""
-        place = bidder.places[at]
         stock = place.view.on_demand_available
-        taken = bidder.free[at].holding.spot
+        taken = free.option.spot
         found = []
         while taken:
             asked = taken - 1
-            if POLICIES[place.task.policy_id].forecast_slots:
+            if place.looks_ahead:
                 held = place.task.holding.spot
                 asked = held if held < taken and held > taken // 2 else taken // 2
-            seat = self._seat(bidder, at, asked, stock)
+            seat = self._seat(place, asked, stock)
             found.append(seat)
-            taken = min(asked, seat.holding.spot)
+            taken = min(asked, seat.option.spot)
             if not asked:
                 break
         return found
 
-    def _with_less_stock(self, bidder: _Bidder, at: int, seats: Sequence[_Seat]) -> list[_Seat]:
+    def _with_less_stock(
+        self, place: _Place, seats: Sequence[_Seat], *, at_home: bool
+    ) -> list[_Seat]:
         """With none in stock beside the same spot, and with ever less beside none."""
-        asked = [(seat.holding.spot, 0) for seat in seats if seat.holding.on_demand]
-        least = min(seats, key=lambda seat: seat.holding.spot).holding.on_demand
+        asked = [(seat.option.spot, 0) for seat in seats if seat.option.on_demand]
+        least = min(seats, key=lambda seat: seat.option.spot).option.on_demand
         asked += [(0, stock) for stock in range(least - 1, -1, -1)]
         # At home there must be a way to take nothing.
-        asked += [(0, 0)] if not at else []
-        return [self._seat(bidder, at, spot, stock) for spot, stock in asked]
+        asked += [(0, 0)] if at_home else []
+        return [self._seat(place, spot, stock) for spot, stock in asked]
 
-    def _seat(self, bidder: _Bidder, at: int, spot: int, stock: int) -> _Seat:
+    def _seat(self, place: _Place, spot: int, stock: int) -> _Seat:
         """What the job's policy makes of so much spot and stock at a place."""
-        key = (at, spot, stock)
-        if key not in bidder.seats:
-            bidder.seats[key] = self._asked(bidder.places[at], spot, stock)
-        return bidder.seats[key]
+        seat = place.seats.get((spot, stock))
+        if seat is None:
+            self._ask(place, spot, stock)
+            seat = place.seats[spot, stock]
+        return seat
 
-    def _asked(self, place: _Place, spot: int, stock: int) -> _Seat:
+    def _ask(self, place: _Place, spot: int, stock: int) -> None:
+        """Find a seat, and in the same go those with less spot that may be asked for next."""
+        if not can_climb(place.asked.policy, place.view):
+            place.seats[spot, stock] = self._asked_alone(place, spot, stock)
+            return
+        asks = [(spot, stock)]
+        if not place.looks_ahead:
+            most = min(spot, place.view.program.max_instances)
+            asks += [
+                (less, stock)
+                for less in range(most - 1, -1, -1)
+                if (less, stock) not in place.seats
+            ]
+        place.seats.update(zip(asks, self._climbed(place, asks), strict=True))
+
+    def _climbed(self, place: _Place, asks: Sequence[tuple[int, int]]) -> list[_Seat]:
+        view, asked, available = place.view, place.asked, place.quote.spot_available
+        # What others take now is not counted on later.
+        of = available.instances if available.known else 0
+        ladder = climb(
+            asked.policy,
+            view,
+            asked.memory,
+            [(spot, stock, max(0, of - spot)) for spot, stock in asks],
+            ahead=self._ahead(place),
+            reclaimed=is_reclaimed(self._request, place.task),
+        )
+        short = view.on_demand_available > self._residual.on_demand(place.offering_id)
+        kept = place.task.holding.on_demand if view.reserve_slots else 0
+        worths = np.rint(ladder.worths - place.move_micro_usd - place.margin_micro_usd)
+        return [
+            _Seat(
+                Option(
+                    offering_id=place.offering_id,
+                    spot=spot,
+                    on_demand=on_demand,
+                    value_micro_usd=worth,
+                    cost_micro_usd=cost,
+                    from_stock=on_demand - min(on_demand, kept) if short else None,
+                    safe=bool(safe),
+                ),
+                partial(_rung_answer, place, ladder, at),
+            )
+            for at, ((spot, on_demand, _, cost, safe), worth) in enumerate(
+                zip(ladder.rungs.tolist(), worths.astype(np.int64).tolist(), strict=True)
+            )
+        ]
+
+    def _ahead(self, place: _Place) -> WindowForecast | None:
+        """The forecast of a place with nothing taken, for a policy that looks at forecasts."""
+        if not place.looks_ahead or place.view.forecast is None:
+            return None
+        return forecast_of(self._request.forecast, place.quote)
+
+    def _asked_alone(self, place: _Place, spot: int, stock: int) -> _Seat:
+        """A seat found by the policy itself, not by its compiled form."""
         view = self._view_at(place, spot, stock)
         answer = task_answer(self._request, place.task, view)
         held = holding_of(answer.lots)
@@ -307,18 +381,16 @@ class _Slot:
         if view.reserve_slots:
             kept = min(held.on_demand, place.task.holding.on_demand)
         short = place.view.on_demand_available > self._residual.on_demand(place.offering_id)
-        return _Seat(
-            answer=answer,
-            option=Option(
-                offering_id=place.offering_id,
-                spot=held.spot,
-                on_demand=held.on_demand,
-                value_micro_usd=round(worth),
-                cost_micro_usd=slot_cost_micro_usd(view, held),
-                from_stock=held.on_demand - kept if short else None,
-                safe=is_saved(view, held),
-            ),
+        option = Option(
+            offering_id=place.offering_id,
+            spot=held.spot,
+            on_demand=held.on_demand,
+            value_micro_usd=round(worth),
+            cost_micro_usd=slot_cost_micro_usd(view, held),
+            from_stock=held.on_demand - kept if short else None,
+            safe=is_saved(view, held),
         )
+        return _Seat(option, lambda: answer)
 
     def _view_at(self, place: _Place, spot: int, stock: int) -> PolicyView:
         view = place.view
@@ -326,7 +398,7 @@ class _Slot:
             return view
         interrupted = is_interrupted(self._request, place.task, spot)
         forecast = view.forecast
-        if POLICIES[place.task.policy_id].forecast_slots:
+        if place.looks_ahead:
             forecast = forecast_of(self._request.forecast, place.quote, left=spot)
         return replace(
             view,
@@ -344,7 +416,17 @@ def _pays_to_go(bidder: _Bidder, place: _Place, seat: _Seat) -> bool:
     """Whether a policy makes use of another place: for spot, or for cheaper on-demand."""
     dearest = bidder.places[0].quote.on_demand_price_micro_usd
     cheaper = place.quote.on_demand_price_micro_usd < dearest
-    return seat.holding.spot > 0 or (seat.holding.on_demand > 0 and cheaper)
+    return seat.option.spot > 0 or (seat.option.on_demand > 0 and cheaper)
+
+
+def _rung_answer(place: _Place, ladder: Ladder, at: int) -> JobAnswer:
+    option, reason = ladder.rungs[at].tolist(), ladder.reason(at)
+    decision = SlotDecision(
+        holding=Holding(spot=option[SPOT], on_demand=option[ON_DEMAND]),
+        memory=ladder.memory_of(at),
+        reason=reason,
+    )
+    return answer_of(place.task, place.asked, decision)
 
 
 def _worth(view: PolicyView, held: Holding) -> float:
