@@ -11,8 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-import numpy as np
-
 from spotline.application.allocation.messages import AllocateAnswer, AllocateRequest, JobTask
 from spotline.application.allocation.tasks import (
     AskedPolicy,
@@ -45,7 +43,7 @@ from spotline.domain.policies.decision import (
     slot_cost_micro_usd,
 )
 from spotline.domain.policies.interface import PolicyView, WindowForecast
-from spotline.domain.policies.ladder import ON_DEMAND, SPOT, Ladder, can_climb, climb
+from spotline.domain.policies.ladder import COST, ON_DEMAND, SAFE, SPOT, Ladder, can_climb, climb
 from spotline.domain.policies.params import offer_of, standing_of
 from spotline.domain.policies.registry import POLICIES
 from spotline.domain.solvers.value_table import holding_value
@@ -67,8 +65,8 @@ class _Seat:
 class _Place:
     """An offering that a job runs on, or could move to: its task there and all that there is.
 
-    Going there costs `move_micro_usd`, and must gain `margin_micro_usd` more than that. `seats` are
-    by spot and on-demand left; `held` is what the job holds there.
+    Going there costs `move_micro_usd`, and must gain `margin_micro_usd` more than that. `seats`,
+    and `rungs`, from which they are made, are by spot and on-demand left.
     """
 
     task: JobTask
@@ -78,6 +76,7 @@ class _Place:
     move_micro_usd: int = 0
     margin_micro_usd: float = 0.0
     seats: dict[tuple[int, int], _Seat] = field(default_factory=dict)
+    rungs: dict[tuple[int, int], tuple[Ladder, int]] = field(default_factory=dict)
 
     @property
     def offering_id(self) -> str:
@@ -85,8 +84,14 @@ class _Place:
 
     @property
     def looks_ahead(self) -> bool:
-        """Whether its policy plans with forecasts: it is asked less often, and each time afresh."""
+        """Whether its policy looks at forecasts: it is asked less often."""
         return POLICIES[self.task.policy_id].forecast_slots > 0
+
+    @property
+    def plans(self) -> bool:
+        """Whether to ask its policy takes long: a look ahead through forecasts, not a rule."""
+        policy = self.asked.policy
+        return policy.forecast_slots > 0 and not (policy.uses_table and self.view.outlook is None)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -311,29 +316,25 @@ class _Slot:
 
     def _seat(self, place: _Place, spot: int, stock: int) -> _Seat:
         """What the job's policy makes of so much spot and stock at a place."""
-        seat = place.seats.get((spot, stock))
+        key = spot, stock
+        seat = place.seats.get(key)
         if seat is None:
-            self._ask(place, spot, stock)
-            seat = place.seats[spot, stock]
+            if key not in place.rungs and can_climb(place.asked.policy, place.view):
+                self._climb(place, spot, stock)
+            if key in place.rungs:
+                seat = self._seat_on(place, *place.rungs[key])
+            else:
+                seat = self._asked_alone(place, spot, stock)
+            place.seats[key] = seat
         return seat
 
-    def _ask(self, place: _Place, spot: int, stock: int) -> None:
-        """Find a seat, and in the same go those with less spot that may be asked for next."""
-        if not can_climb(place.asked.policy, place.view):
-            place.seats[spot, stock] = self._asked_alone(place, spot, stock)
-            return
-        asks = [(spot, stock)]
-        if not place.looks_ahead:
-            most = min(spot, place.view.program.max_instances)
-            asks += [
-                (less, stock)
-                for less in range(most - 1, -1, -1)
-                if (less, stock) not in place.seats
-            ]
-        place.seats.update(zip(asks, self._climbed(place, asks), strict=True))
-
-    def _climbed(self, place: _Place, asks: Sequence[tuple[int, int]]) -> list[_Seat]:
+    def _climb(self, place: _Place, spot: int, stock: int) -> None:
+        """Find what is asked for, and in the same go all with less spot that may be asked next."""
         view, asked, available = place.view, place.asked, place.quote.spot_available
+        asks = [(spot, stock)]
+        if not place.plans:
+            most = min(spot, view.program.max_instances)
+            asks += [(less, stock) for less in range(most - 1, -1, -1)]
         # What others take now is not counted on later.
         of = available.instances if available.known else 0
         ladder = climb(
@@ -344,26 +345,36 @@ class _Slot:
             ahead=self._ahead(place),
             reclaimed=is_reclaimed(self._request, place.task),
         )
+        for at, key in enumerate(asks):
+            place.rungs.setdefault(key, (ladder, at))
+
+    def _seat_on(self, place: _Place, ladder: Ladder, at: int) -> _Seat:
+        rung, worth = ladder.rungs[at], ladder.worths[at]
+        option = self._option(
+            place,
+            Holding(spot=rung[SPOT], on_demand=rung[ON_DEMAND]),
+            round(worth - place.move_micro_usd - place.margin_micro_usd),
+            rung[COST],
+            is_safe=bool(rung[SAFE]),
+        )
+        return _Seat(option, partial(_rung_answer, place, ladder, at))
+
+    def _option(
+        self, place: _Place, held: Holding, worth: int, cost: int, *, is_safe: bool
+    ) -> Option:
+        view, kept = place.view, 0
+        if view.reserve_slots:
+            kept = min(held.on_demand, place.task.holding.on_demand)
         short = view.on_demand_available > self._residual.on_demand(place.offering_id)
-        kept = place.task.holding.on_demand if view.reserve_slots else 0
-        worths = np.rint(ladder.worths - place.move_micro_usd - place.margin_micro_usd)
-        return [
-            _Seat(
-                Option(
-                    offering_id=place.offering_id,
-                    spot=spot,
-                    on_demand=on_demand,
-                    value_micro_usd=worth,
-                    cost_micro_usd=cost,
-                    from_stock=on_demand - min(on_demand, kept) if short else None,
-                    safe=bool(safe),
-                ),
-                partial(_rung_answer, place, ladder, at),
-            )
-            for at, ((spot, on_demand, _, cost, safe), worth) in enumerate(
-                zip(ladder.rungs.tolist(), worths.astype(np.int64).tolist(), strict=True)
-            )
-        ]
+        return Option(
+            offering_id=place.offering_id,
+            spot=held.spot,
+            on_demand=held.on_demand,
+            value_micro_usd=worth,
+            cost_micro_usd=cost,
+            from_stock=held.on_demand - kept if short else None,
+            safe=is_safe,
+        )
 
     def _ahead(self, place: _Place) -> WindowForecast | None:
         """The forecast of a place with nothing taken, for a policy that looks at forecasts."""
@@ -377,19 +388,8 @@ class _Slot:
         answer = task_answer(self._request, place.task, view)
         held = holding_of(answer.lots)
         worth = _worth(view, held) - place.move_micro_usd - place.margin_micro_usd
-        kept = 0
-        if view.reserve_slots:
-            kept = min(held.on_demand, place.task.holding.on_demand)
-        short = place.view.on_demand_available > self._residual.on_demand(place.offering_id)
-        option = Option(
-            offering_id=place.offering_id,
-            spot=held.spot,
-            on_demand=held.on_demand,
-            value_micro_usd=round(worth),
-            cost_micro_usd=slot_cost_micro_usd(view, held),
-            from_stock=held.on_demand - kept if short else None,
-            safe=is_saved(view, held),
-        )
+        cost = slot_cost_micro_usd(view, held)
+        option = self._option(place, held, round(worth), cost, is_safe=is_saved(view, held))
         return _Seat(option, lambda: answer)
 
     def _view_at(self, place: _Place, spot: int, stock: int) -> PolicyView:
@@ -420,11 +420,11 @@ def _pays_to_go(bidder: _Bidder, place: _Place, seat: _Seat) -> bool:
 
 
 def _rung_answer(place: _Place, ladder: Ladder, at: int) -> JobAnswer:
-    option, reason = ladder.rungs[at].tolist(), ladder.reason(at)
+    rung = ladder.rungs[at]
     decision = SlotDecision(
-        holding=Holding(spot=option[SPOT], on_demand=option[ON_DEMAND]),
+        holding=Holding(spot=rung[SPOT], on_demand=rung[ON_DEMAND]),
         memory=ladder.memory_of(at),
-        reason=reason,
+        reason=ladder.reason(at),
     )
     return answer_of(place.task, place.asked, decision)
 

@@ -207,17 +207,17 @@ def _worth(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ladder:
-    """Rungs by ask: columns `SPOT` and so on, and what the rest of a life is worth with each."""
+    """Rungs by ask, `SPOT` and so on of each, and what the rest of a life is worth with it."""
 
-    rungs: IntArray
-    worths: FloatArray
+    rungs: list[list[int]]
+    worths: list[float]
     memories: IntArray
     policy: Policy
     memory: Memory
 
     def reason(self, at: int) -> DecisionReason:
         """Why a rung is what it is."""
-        return REASONS.get(int(self.rungs[at, REASON]), DecisionReason.CLOSED)
+        return REASONS.get(self.rungs[at][REASON], DecisionReason.CLOSED)
 
     def memory_of(self, at: int) -> Memory:
         """What the policy remembers of the slot if it holds a rung."""
@@ -298,11 +298,14 @@ def climb(
         worths,
         np.array(asks, dtype=np.int64).reshape((len(asks), 3)),
     )
-    if view.outlook is not None and view.outlook.table.own_worth:
-        decided = rungs[:, REASON] != _CLOSED
-        if view.elapsed_slots < program.deadline_slots:
-            found = np.where(decided, found + view.outlook.table.own_worth, found)
-    return Ladder(rungs, found, memories, policy, memory)
+    laid_out, worth = rungs.tolist(), found.tolist()
+    if view.outlook is not None and view.elapsed_slots < program.deadline_slots:
+        own = view.outlook.table.own_worth
+        worth = [
+            each if rung[REASON] == _CLOSED else each + own
+            for rung, each in zip(laid_out, worth, strict=True)
+        ]
+    return Ladder(laid_out, worth, memories, policy, memory)
 
 
 _SHORT = np.full(1, -1, dtype=np.int64)
