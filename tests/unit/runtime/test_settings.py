@@ -44,7 +44,7 @@ SELECTION = {
     *("FORECAST_TIMEOUT_S", "RULE", "REHEARSALS", "SPOT_FIRM", "DECAY", "HORIZON_JOBS"),
     *("UTILITY_FLOOR_USD", "UTILITY_CEILING_USD", "WARM_START", "MOVES", "EGRESS_USD_PER_GB"),
     *("ZONE_EGRESS_USD_PER_GB", "LIMITS", "LIMIT_GRACE_S", "SPENDING", "CLOUD", "CLEARING"),
-    "SHARED_TABLES",
+    *("SHARED_TABLES", "FAIRNESS", "TENANT_SHARES"),
 }
 VARIABLES = {
     AllocatorSettings: {
@@ -132,6 +132,8 @@ HELD = {
         clearing=True,
         # Where it serves, jobs always share.
         shared_tables=True,
+        fairness=2.5,
+        tenant_shares="research=2",
     ),
     (PlacerSettings, "placement"): PlacerOptions(method="bace_pipe", cost="rent", moves=False),
     (AnalyticsSettings, "statistics"): StatisticsOptions(
