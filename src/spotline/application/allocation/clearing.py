@@ -7,14 +7,13 @@ what jobs hold in the end is what each policy makes of what the clearing leaves 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 
 from spotline.application.allocation.messages import AllocateAnswer, AllocateRequest, JobTask
+from spotline.application.allocation.seats import Bidder, Place, Seat, life_worth, rung_answer
 from spotline.application.allocation.tasks import (
-    AskedPolicy,
-    answer_of,
     asked_policy,
     check_quoted,
     forecast_of,
@@ -28,7 +27,7 @@ from spotline.application.allocation.tasks import (
     task_answer,
     task_view,
 )
-from spotline.domain.crowd.bids import Bid, Capacity, Cleared, Option
+from spotline.domain.crowd.bids import Bid, Capacity, Cleared, Option, takes_of
 from spotline.domain.crowd.clearing import clear
 from spotline.domain.crowd.fairness import SlotFairness, clear_fairly
 from spotline.domain.crowd.yielding import Claim, yielded_to
@@ -38,70 +37,12 @@ from spotline.domain.market.offering import Quote
 from spotline.domain.policies.answer import JobAnswer, Move, SpotWorth, Yielded
 from spotline.domain.policies.contention import ResidualCapacity
 from spotline.domain.policies.decision import (
-    SlotDecision,
-    after_slot,
     on_demand_to_hold,
     slot_cost_micro_usd,
 )
 from spotline.domain.policies.interface import PolicyView, WindowForecast
 from spotline.domain.policies.ladder import COST, ON_DEMAND, SAFE, SPOT, Ladder, can_climb, climb
-from spotline.domain.policies.params import offer_of, standing_of
-from spotline.domain.policies.registry import POLICIES
-from spotline.domain.solvers.value_table import holding_value
-from spotline.domain.units import S_PER_HOUR, cost_micro_usd
-
-
-@dataclass(slots=True, eq=False)
-class _Seat:
-    """What a job would hold of an offering with so much left to it, and what that is worth.
-
-    `answer` says it in full: only that of the seat which a job gets is ever asked for.
-    """
-
-    option: Option
-    answer: Callable[[], JobAnswer]
-
-
-@dataclass(slots=True, kw_only=True, eq=False)
-class _Place:
-    """An offering that a job runs on, or could move to: its task there and all that there is.
-
-    Going there costs `move_micro_usd`, and must gain `margin_micro_usd` more than that. `seats`,
-    and `rungs`, from which they are made, are by spot and on-demand left.
-    """
-
-    task: JobTask
-    view: PolicyView
-    quote: Quote
-    asked: AskedPolicy
-    move_micro_usd: int = 0
-    margin_micro_usd: float = 0.0
-    seats: dict[tuple[int, int], _Seat] = field(default_factory=dict)
-    rungs: dict[tuple[int, int], tuple[Ladder, int]] = field(default_factory=dict)
-
-    @property
-    def offering_id(self) -> str:
-        return self.task.offering_id
-
-    @property
-    def looks_ahead(self) -> bool:
-        """Whether its policy looks at forecasts: it is asked less often."""
-        return POLICIES[self.task.policy_id].forecast_slots > 0
-
-    @property
-    def plans(self) -> bool:
-        """Whether to ask its policy takes long: a look ahead through forecasts, not a rule."""
-        policy = self.asked.policy
-        return policy.forecast_slots > 0 and not (policy.uses_table and self.view.outlook is None)
-
-
-@dataclass(slots=True, kw_only=True, eq=False)
-class _Bidder:
-    """A task with its places, home first, and what it would hold at each with all there is."""
-
-    task: JobTask
-    places: list[_Place]
-    free: list[_Seat]
+from spotline.domain.units import S_PER_HOUR
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,7 +112,7 @@ def clear_bids(request: AllocateRequest, slot: SlotBids) -> tuple[Cleared, SlotF
 
 def _bidden(
     request: AllocateRequest,
-) -> tuple[list[_Bidder], list[list[_Seat]], Capacity]:
+) -> tuple[list[Bidder], list[list[Seat]], Capacity]:
     """All tasks as bidders, the seats that each bids for, and what is scarce."""
     residual = ResidualCapacity(request.quotes)
     quotes = {sq.quote.offering_id: sq.quote for sq in request.quotes}
@@ -181,10 +122,33 @@ def _bidden(
     slot = _Slot(request, residual)
     bidders = [slot.bidder(task, quotes) for task in request.tasks]
     capacity = slot.scarce(bidders)
-    return bidders, [slot.seats(bidder, capacity) for bidder in bidders], capacity
+    offers = [slot.seats(bidder, capacity) for bidder in bidders]
+    return bidders, offers, _kept_aside(bidders, offers, capacity)
 
 
-def _bids(bidders: Sequence[_Bidder], offers: Sequence[Sequence[_Seat]]) -> tuple[Bid, ...]:
+def _kept_aside(
+    bidders: Sequence[Bidder], offers: Sequence[Sequence[Seat]], capacity: Capacity
+) -> Capacity:
+    """What is scarce without the on-demand of jobs that never give theirs up.
+
+    Where a launch may have to wait, what is held stays: with nothing left to it, such a job still
+    holds some of the stock, and nobody else may count on that.
+    """
+    left = dict(capacity.on_demand)
+    for bidder, seats in zip(bidders, offers, strict=True):
+        home = bidder.places[0].offering_id
+        if home not in left or not all(takes_of(seat.option, capacity) for seat in seats):
+            continue
+        kept = bidder.task.holding.on_demand
+        left[home] = max(0, left[home] - kept)
+        for seat in seats:
+            if seat.option.offering_id == home:
+                launched = max(0, seat.option.on_demand - kept)
+                seat.option = replace(seat.option, from_stock=launched)
+    return replace(capacity, on_demand=left)
+
+
+def _bids(bidders: Sequence[Bidder], offers: Sequence[Sequence[Seat]]) -> tuple[Bid, ...]:
     return tuple(
         Bid(
             job_id=bidder.task.job.job_id,
@@ -195,7 +159,7 @@ def _bids(bidders: Sequence[_Bidder], offers: Sequence[Sequence[_Seat]]) -> tupl
     )
 
 
-def _answered(bidder: _Bidder, seat: _Seat, yielded: Yielded | None) -> JobAnswer:
+def _answered(bidder: Bidder, seat: Seat, yielded: Yielded | None) -> JobAnswer:
     answer = seat.answer()
     if yielded is not None:
         answer = replace(answer, yielded=yielded)
@@ -218,7 +182,7 @@ class _Slot:
         self._request = request
         self._residual = residual
 
-    def bidder(self, task: JobTask, quotes: Mapping[str, Quote]) -> _Bidder:
+    def bidder(self, task: JobTask, quotes: Mapping[str, Quote]) -> Bidder:
         """A task where it runs and where it could go."""
         home = self._place(task, quotes[task.offering_id])
         places = [home]
@@ -238,14 +202,14 @@ class _Slot:
             self._seat(place, place.view.spot_available, place.view.on_demand_available)
             for place in places
         ]
-        return _Bidder(task=task, places=places, free=free)
+        return Bidder(task=task, places=places, free=free)
 
-    def _place(self, task: JobTask, quote: Quote) -> _Place:
+    def _place(self, task: JobTask, quote: Quote) -> Place:
         view = task_view(self._request, task, quote, self._residual)
         asked = asked_policy(self._request, task, view)
-        return _Place(task=task, view=view, quote=quote, asked=asked)
+        return Place(task=task, view=view, quote=quote, asked=asked)
 
-    def scarce(self, bidders: Sequence[_Bidder]) -> Capacity:
+    def scarce(self, bidders: Sequence[Bidder]) -> Capacity:
         """What could run out; of all else every job gets what it would take."""
         spot: set[str] = set()
         stock = self._scarce_stock(bidders)
@@ -271,7 +235,7 @@ class _Slot:
             },
         )
 
-    def _scarce_stock(self, bidders: Sequence[_Bidder]) -> set[str]:
+    def _scarce_stock(self, bidders: Sequence[Bidder]) -> set[str]:
         most: dict[str, int] = {}
         for bidder in bidders:
             for place in bidder.places:
@@ -283,19 +247,19 @@ class _Slot:
             if instances > self._residual.on_demand(offering_id)
         }
 
-    def _stock(self, offering_id: str, bidders: Sequence[_Bidder]) -> int:
+    def _stock(self, offering_id: str, bidders: Sequence[Bidder]) -> int:
         """On-demand for all; none to launch where more is held than is in stock."""
         left = self._residual.on_demand(offering_id)
         return 0 if self._kept(offering_id, bidders) > left else left
 
-    def _kept(self, offering_id: str, bidders: Sequence[_Bidder]) -> int:
+    def _kept(self, offering_id: str, bidders: Sequence[Bidder]) -> int:
         return sum(
             bidder.task.holding.on_demand
             for bidder in bidders
             if bidder.task.offering_id == offering_id
         )
 
-    def _worthwhile(self, bidder: _Bidder, spot: set[str], stock: set[str]) -> list[int]:
+    def _worthwhile(self, bidder: Bidder, spot: set[str], stock: set[str]) -> list[int]:
         """The places that could be worth more than what the job is sure to have at home."""
         home = bidder.places[0]
         if home.offering_id in stock:
@@ -311,9 +275,9 @@ class _Slot:
             or seat.option.value_micro_usd > sure.option.value_micro_usd
         ]
 
-    def seats(self, bidder: _Bidder, capacity: Capacity) -> list[_Seat]:
+    def seats(self, bidder: Bidder, capacity: Capacity) -> list[Seat]:
         """All that a job bids for: at each place with all there is, and with less of what is scarce."""
-        seats: list[_Seat] = []
+        seats: list[Seat] = []
         for at in self._worthwhile(bidder, set(capacity.spot), set(capacity.on_demand)):
             place = bidder.places[at]
             found = [bidder.free[at]]
@@ -324,7 +288,7 @@ class _Slot:
             seats += [seat for seat in found if not at or _pays_to_go(bidder, place, seat)]
         return seats
 
-    def _with_less_spot(self, place: _Place, free: _Seat) -> list[_Seat]:
+    def _with_less_spot(self, place: Place, free: Seat) -> list[Seat]:
         """From less than it would take down to none; who plans with forecasts is asked less often."""
         stock = place.view.on_demand_available
         taken = free.option.spot
@@ -341,9 +305,7 @@ class _Slot:
                 break
         return found
 
-    def _with_less_stock(
-        self, place: _Place, seats: Sequence[_Seat], *, at_home: bool
-    ) -> list[_Seat]:
+    def _with_less_stock(self, place: Place, seats: Sequence[Seat], *, at_home: bool) -> list[Seat]:
         """With none in stock beside the same spot, and with ever less beside none."""
         asked = [(seat.option.spot, 0) for seat in seats if seat.option.on_demand]
         least = min(seats, key=lambda seat: seat.option.spot).option.on_demand
@@ -352,7 +314,7 @@ class _Slot:
         asked += [(0, 0)] if at_home else []
         return [self._seat(place, spot, stock) for spot, stock in asked]
 
-    def _seat(self, place: _Place, spot: int, stock: int) -> _Seat:
+    def _seat(self, place: Place, spot: int, stock: int) -> Seat:
         """What the job's policy makes of so much spot and stock at a place."""
         key = spot, stock
         seat = place.seats.get(key)
@@ -366,7 +328,7 @@ class _Slot:
             place.seats[key] = seat
         return seat
 
-    def _climb(self, place: _Place, spot: int, stock: int) -> None:
+    def _climb(self, place: Place, spot: int, stock: int) -> None:
         """Find what is asked for, and in the same go all with less spot that may be asked next."""
         view, asked, available = place.view, place.asked, place.quote.spot_available
         asks = [(spot, stock)]
@@ -386,7 +348,7 @@ class _Slot:
         for at, key in enumerate(asks):
             place.rungs.setdefault(key, (ladder, at))
 
-    def _seat_on(self, place: _Place, ladder: Ladder, at: int) -> _Seat:
+    def _seat_on(self, place: Place, ladder: Ladder, at: int) -> Seat:
         rung, worth = ladder.rungs[at], ladder.worths[at]
         option = self._option(
             place,
@@ -395,10 +357,10 @@ class _Slot:
             rung[COST],
             is_safe=bool(rung[SAFE]),
         )
-        return _Seat(option, partial(_rung_answer, place, ladder, at))
+        return Seat(option, partial(rung_answer, place, ladder, at))
 
     def _option(
-        self, place: _Place, held: Holding, worth: int, cost: int, *, is_safe: bool
+        self, place: Place, held: Holding, worth: int, cost: int, *, is_safe: bool
     ) -> Option:
         view, kept = place.view, 0
         if view.reserve_slots:
@@ -414,23 +376,23 @@ class _Slot:
             safe=is_safe,
         )
 
-    def _ahead(self, place: _Place) -> WindowForecast | None:
+    def _ahead(self, place: Place) -> WindowForecast | None:
         """The forecast of a place with nothing taken, for a policy that looks at forecasts."""
         if not place.looks_ahead or place.view.forecast is None:
             return None
         return forecast_of(self._request.forecast, place.quote)
 
-    def _asked_alone(self, place: _Place, spot: int, stock: int) -> _Seat:
+    def _asked_alone(self, place: Place, spot: int, stock: int) -> Seat:
         """A seat found by the policy itself, not by its compiled form."""
         view = self._view_at(place, spot, stock)
         answer = task_answer(self._request, place.task, view)
         held = holding_of(answer.lots)
-        worth = _worth(view, held) - place.move_micro_usd - place.margin_micro_usd
+        worth = life_worth(view, held) - place.move_micro_usd - place.margin_micro_usd
         cost = slot_cost_micro_usd(view, held)
         option = self._option(place, held, round(worth), cost, is_safe=is_saved(view, held))
-        return _Seat(option, lambda: answer)
+        return Seat(option, lambda: answer)
 
-    def _view_at(self, place: _Place, spot: int, stock: int) -> PolicyView:
+    def _view_at(self, place: Place, spot: int, stock: int) -> PolicyView:
         view = place.view
         if spot == view.spot_available and stock == view.on_demand_available:
             return view
@@ -450,38 +412,8 @@ class _Slot:
         )
 
 
-def _pays_to_go(bidder: _Bidder, place: _Place, seat: _Seat) -> bool:
+def _pays_to_go(bidder: Bidder, place: Place, seat: Seat) -> bool:
     """Whether a policy makes use of another place: for spot, or for cheaper on-demand."""
     dearest = bidder.places[0].quote.on_demand_price_micro_usd
     cheaper = place.quote.on_demand_price_micro_usd < dearest
     return seat.option.spot > 0 or (seat.option.on_demand > 0 and cheaper)
-
-
-def _rung_answer(place: _Place, ladder: Ladder, at: int) -> JobAnswer:
-    rung = ladder.rungs[at]
-    decision = SlotDecision(
-        holding=Holding(spot=rung[SPOT], on_demand=rung[ON_DEMAND]),
-        memory=ladder.memory_of(at),
-        reason=ladder.reason(at),
-    )
-    return answer_of(place.task, place.asked, decision)
-
-
-def _worth(view: PolicyView, held: Holding) -> float:
-    """What the rest of a job's life is worth if it holds this now, less what that costs.
-
-    By its value table; without one, by the on-demand that the work done spares later.
-    """
-    left = view.program.work_quanta - view.state.progress_quanta
-    late = view.elapsed_slots >= view.program.deadline_slots
-    if view.outlook is not None and not late and left > 0:
-        table = view.outlook.table
-        return holding_value(table, standing_of(view), offer_of(view), left, held)
-    if left <= 0:
-        return 0.0
-    program, after = view.program, after_slot(view, held)
-    most = program.max_instances
-    work_left = program.work_quanta - after.progress_quanta
-    needed_s = -(-work_left // program.rate_quanta_per_s[most])
-    spared = cost_micro_usd(view.on_demand_price, most, needed_s)
-    return -float(slot_cost_micro_usd(view, held) + spared)
