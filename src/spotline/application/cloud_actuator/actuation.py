@@ -383,7 +383,12 @@ class CloudActuation:
             cooldowns,
             places,
             resumed=bool(pending),
-            beside=Beside(gangs=gangs_of(request.log, held, intents), leave=free.keys(), over=over),
+            beside=Beside(
+                gangs=gangs_of(request.log, held, intents),
+                leave=free.keys(),
+                replacing=request.replacing,
+                over=over,
+            ),
         )
         self._left.leave({name: free[name] for name in done.ended if name in free})
         return done

@@ -49,12 +49,14 @@ _FIRST_WAIT_S = 1.0
 class Beside:
     """What is known beside the intents: the gangs of their jobs, and whose end the cloud brings.
 
-    What is in `leave` is released, and not asked to end. `over` says why nothing is sent for a slot
+    What is in `leave` is released, and not asked to end. Of the commands in `replacing` as many
+    releases are left out as launches are not granted. `over` says why nothing is sent for a slot
     that is over; what may have been sent for it is looked up.
     """
 
     gangs: GangCounts = field(default_factory=GangCounts)
     leave: Collection[str] = ()
+    replacing: Collection[str] = ()
     over: str = ""
 
 
@@ -234,7 +236,8 @@ class Launching:
             Perform the same intents again later; what was granted is granted again.
         """
         done = Done()
-        await self._release(intents, lives, done, beside.leave)
+        first = [intent for intent in intents if intent.command_id not in beside.replacing]
+        await self._release(first, lives, done, beside.leave)
         for intent in intents:
             granted: list[Instance] = []
             released_at_once: list[Instance] = []
@@ -281,6 +284,11 @@ class Launching:
                     intent, granted, refused=requested - len(granted), detail="; ".join(details)
                 )
             )
+            if intent.command_id in beside.replacing:
+                short = requested - len(granted)
+                replaced = intent.release[: max(0, len(intent.release) - short)]
+                kept = replace(intent, release=replaced)
+                await self._release([kept], lives, done, beside.leave)
         self._calls.clear()
         self._unanswered.clear()
         return done
