@@ -17,7 +17,6 @@ from spotline.application.selector.spent import note_billed, note_ended, note_la
 from spotline.application.selector.state import SelectorOptions, SelectorState, SlotPhase
 from spotline.application.selector.tripping import note_health
 from spotline.application.slot_checks import check_slot, completed, slot_of
-from spotline.domain.crowd.fairness import remembered
 from spotline.domain.events.allocation import AllocationAnswered, AllocationDecided, CallOutcome
 from spotline.domain.events.capacity import (
     CapacityLost,
@@ -359,21 +358,13 @@ def _note_answer(state: SelectorState, event: AllocationAnswered) -> None:
         return
     if event.outcome is CallOutcome.ANSWERED:
         check_answers(state, event.answers)
-        _note_fairness(state, event)
+        if event.fairness is not None:
+            state.fairness_cost_micro_usd = event.fairness.cost_micro_usd
         for answer in event.answers:
             run = state.runs[answer.job_id]
             run.memory = answer.memory
             run.yielded = run.yielded or answer.yielded is not None
     state.trigger = event
-
-
-def _note_fairness(state: SelectorState, event: AllocationAnswered) -> None:
-    found = event.fairness
-    if found is None:
-        return
-    state.fairness_cost_micro_usd = found.cost_micro_usd
-    if not event.revision:
-        state.tenant_gains = remembered(state.tenant_gains, found.gains)
 
 
 def _record_slot(state: SelectorState) -> None:

@@ -17,6 +17,8 @@ from spotline.replay.summary import JobLife
 BLOCK_SLOTS = 24
 # The first hours, of which a target speaks by itself.
 FIRST_SLOTS = 48
+# Two of the longer blocks would be all of them.
+_FIRST_BLOCK_SLOTS = 12
 _USD = 1e6
 _BEST_OF = "on_demand_only"
 
@@ -142,10 +144,13 @@ def _first_points(name: str, lives: Mapping[str, Lives], counted: CrowdCount) ->
         ),
         bound_usd=counted.bound_usd * share,
     )
-    return _points(first[name].utility - first[best_rule(first)].utility, part)
+    ahead = first[name].utility - first[best_rule(first)].utility
+    return _points(ahead, part, block_slots=_FIRST_BLOCK_SLOTS)
 
 
-def _points(difference: FloatArray, counted: CrowdCount) -> list[float] | None:
+def _points(
+    difference: FloatArray, counted: CrowdCount, *, block_slots: int = BLOCK_SLOTS
+) -> list[float] | None:
     if counted.bound_usd <= 0:
         return None
     if not difference.any():
@@ -155,7 +160,7 @@ def _points(difference: FloatArray, counted: CrowdCount) -> list[float] | None:
     lines = time_lines(list(range(int(counted.seed.max()) + 1)), counted.seed, counted.start)
     # A crowd is a few blocks long.
     return list(
-        bootstrap_points(difference, share, lines, block_slots=BLOCK_SLOTS, seed=1, circular=True)
+        bootstrap_points(difference, share, lines, block_slots=block_slots, seed=1, circular=True)
     )
 
 

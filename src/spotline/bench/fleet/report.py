@@ -41,7 +41,7 @@ def report_text(figures: Figures) -> str:
         "",
         f"`{figures['command']}`, seeds {', '.join(str(seed) for seed in meta['seeds'])}, "
         f"{meta['wall_s'] / 60:.0f} minutes on {meta['platform']}, "
-        f"{meta['processes']} processes.",
+        f"{meta['processes']} crowds at a time.",
         "",
         *_READING,
         "",
