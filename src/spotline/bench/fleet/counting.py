@@ -91,7 +91,7 @@ def count_cell(lives: Mapping[str, Lives], counted: CrowdCount) -> dict[str, dic
     the rule that was best for them, None where there are none. `gap_closed_percent` is the share of
     the way from the best rule to the bound, None where no way is left, and `gap_closed_interval` its
     ends and mean by those of the points, the way taken as it is. `jain_saving` is Jain's index of what each tenant saves against running
-    on demand alone: 1 where all save the same share.
+    on demand alone, value lost counted as paid: 1 where all save the same share.
     """
     best = best_rule(lives)
     return {name: _row(name, lives, best, counted) for name in lives}
@@ -168,9 +168,11 @@ def _jain(mine: Lives, on_demand: Lives | None, tenants: Sequence[str]) -> float
     if on_demand is None:
         return None
     shares = []
+    # Value lost counts like money spent: who is not served at all saves nothing by it.
+    paid, without = mine.cost + mine.late, on_demand.cost + on_demand.late
     for tenant in sorted(set(tenants)):
         own = np.array([whose == tenant for whose in tenants])
-        spent = float(on_demand.cost[own].sum())
-        shares.append(1.0 - float(mine.cost[own].sum()) / spent if spent > 0 else 0.0)
+        spent = float(without[own].sum())
+        shares.append(max(0.0, 1.0 - float(paid[own].sum()) / spent) if spent > 0 else 0.0)
     square = sum(share * share for share in shares)
     return sum(shares) ** 2 / (len(shares) * square) if square > 0 else None
