@@ -43,10 +43,10 @@ class TenantGain:
     wished_micro_usd: int
 
     def __post_init__(self) -> None:
-        if not 0 <= self.got_micro_usd <= self.wished_micro_usd:
+        if min(self.got_micro_usd, self.wished_micro_usd) < 0:
             raise ValueError(
-                f"got_micro_usd must lie in 0..wished_micro_usd ({self.wished_micro_usd}), "
-                f"was {self.got_micro_usd}"
+                f"got_micro_usd and wished_micro_usd must be >= 0, were {self.got_micro_usd} and "
+                f"{self.wished_micro_usd}"
             )
 
 
