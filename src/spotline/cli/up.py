@@ -349,19 +349,17 @@ def _limited(
         limits=limits,
         spending=spending.to_json(),
         clearing=True,
+        shadow_prices=True,
     )
     return selection, Caps(spending=spending)
 
 
 def _deciding_on(market: AnyMarket, selection: SelectorOptions) -> SelectorOptions:
-    """Of a live market nobody publishes what spot there is: no deadline counts on it, none is shared."""
-    from dataclasses import replace
-
+    """Of a live market nobody publishes what spot there is: it is believed, and no deadline counts on it."""
+    from spotline.application.selector.state import where_uncounted
     from spotline.domain.market.live_market import LiveMarket
 
-    if not isinstance(market, LiveMarket):
-        return selection
-    return replace(selection, spot_firm=False, clearing=False)
+    return where_uncounted(selection) if isinstance(market, LiveMarket) else selection
 
 
 def _chosen(cloud: str, mode: str, config: SpotlineConfig | None) -> tuple[Mode, ChosenCloud]:

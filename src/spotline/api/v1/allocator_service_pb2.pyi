@@ -162,6 +162,7 @@ class Alternative(_message.Message):
     ON_DEMAND_RESERVE_SLOTS_FIELD_NUMBER: _builtins.int
     RESCUE_INSTANCES_FIELD_NUMBER: _builtins.int
     NOTICE_LEAD_S_FIELD_NUMBER: _builtins.int
+    SPOT_RISK_PPM_FIELD_NUMBER: _builtins.int
     offering_id: _builtins.str
     """Which offering."""
     instance_type: _builtins.str
@@ -176,6 +177,8 @@ class Alternative(_message.Message):
     """As in JobTask, of this offering."""
     notice_lead_s: _builtins.int
     """As in JobTask, of this offering."""
+    spot_risk_ppm: _builtins.int
+    """Chance that no spot is there, where nobody publishes what is; parts per million."""
     @_builtins.property
     def table_use(self) -> _law_pb2.TableUse:
         """The job's value table there."""
@@ -191,10 +194,11 @@ class Alternative(_message.Message):
         on_demand_reserve_slots: _builtins.int = ...,
         rescue_instances: _builtins.int = ...,
         notice_lead_s: _builtins.int | None = ...,
+        spot_risk_ppm: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_notice_lead_s", b"_notice_lead_s", "notice_lead_s", b"notice_lead_s", "table_use", b"table_use"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_notice_lead_s", b"_notice_lead_s", "instance_type", b"instance_type", "migrate_s", b"migrate_s", "move_cost_micro_usd", b"move_cost_micro_usd", "notice_lead_s", b"notice_lead_s", "offering_id", b"offering_id", "on_demand_reserve_slots", b"on_demand_reserve_slots", "rescue_instances", b"rescue_instances", "table_use", b"table_use"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_notice_lead_s", b"_notice_lead_s", "instance_type", b"instance_type", "migrate_s", b"migrate_s", "move_cost_micro_usd", b"move_cost_micro_usd", "notice_lead_s", b"notice_lead_s", "offering_id", b"offering_id", "on_demand_reserve_slots", b"on_demand_reserve_slots", "rescue_instances", b"rescue_instances", "spot_risk_ppm", b"spot_risk_ppm", "table_use", b"table_use"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__notice_lead_s: _TypeAlias = _typing.Literal["notice_lead_s"]  # noqa: Y015
     _WhichOneofArgType__notice_lead_s: _TypeAlias = _typing.Literal["_notice_lead_s", b"_notice_lead_s"]  # noqa: Y015

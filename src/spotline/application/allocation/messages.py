@@ -17,6 +17,7 @@ from spotline.domain.market.named_law import NamedLaw
 from spotline.domain.market.slot_quote import SlotQuote
 from spotline.domain.policies.answer import DecisionReason, JobAnswer, SpotWorth
 from spotline.domain.solvers.table_spec import TableUse
+from spotline.domain.units import PPM
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +25,8 @@ class Alternative:
     """An offering that a job could move to, with its value table there.
 
     Moving takes `migrate_s` seconds without progress (more where more is pending) and
-    `move_cost_micro_usd` for copying the checkpoint.
+    `move_cost_micro_usd` for copying the checkpoint. Where nobody publishes what spot is there, none is
+    with a chance of `spot_risk_ppm`.
     """
 
     offering_id: str
@@ -35,8 +37,11 @@ class Alternative:
     on_demand_reserve_slots: int = 0
     rescue_instances: int = 0
     notice_lead_s: int | None = None
+    spot_risk_ppm: int = 0
 
     def __post_init__(self) -> None:
+        if not 0 <= self.spot_risk_ppm <= PPM:
+            raise ValueError(f"spot_risk_ppm must lie in 0..{PPM}, was {self.spot_risk_ppm}")
         if self.migrate_s < 0 or self.move_cost_micro_usd < 0:
             raise ValueError(
                 f"migrate_s and move_cost_micro_usd must be >= 0, were "

@@ -154,9 +154,17 @@ def _alternatives(
                 on_demand_reserve_slots=reserve_slots,
                 rescue_instances=rescue_instances,
                 notice_lead_s=state.lead_s(run.job, offering_id),
+                spot_risk_ppm=_spot_risk_ppm(state, run, offering_id),
             )
         )
     return tuple(found)
+
+
+def _spot_risk_ppm(state: SelectorState, run: JobRun, offering_id: str) -> int:
+    """The chance that a job finds no spot on an offering, as far as counts are believed."""
+    return (
+        0 if state.beliefs is None else state.beliefs.risk_ppm(offering_id, run.job.max_instances)
+    )
 
 
 def fallback_answers(state: SelectorState, options: SelectorOptions) -> Sequence[JobAnswer]:
@@ -187,7 +195,8 @@ def _table_use(state: SelectorState, run: JobRun, offering_id: str) -> TableUse 
     table = run.table_in(state.slot, offering_id)
     if table is None:
         return None
-    return TableUse(table=table.spec, run_state=state.run_state(offering_id, table.named.law.space))
+    space, wanted = table.named.law.space, run.job.max_instances
+    return TableUse(table=table.spec, run_state=state.run_state(offering_id, space, wanted))
 
 
 def _laws_of(tasks: Sequence[JobTask], runs: Mapping[str, JobRun]) -> tuple[NamedLaw, ...]:

@@ -9,15 +9,31 @@ from spotline.application.allocation.measuring import Followed
 from spotline.application.allocation.tasks import at_rates, forecast_of
 from spotline.application.allocation.value_tables import same_table_of
 from spotline.application.selector.answer_checks import check_answers
+from spotline.application.selector.believing import (
+    believed_forecast,
+    believed_slot,
+    settle_beliefs,
+    uncounted,
+)
 from spotline.application.selector.endings import note_cancelled, note_exited, note_retry
-from spotline.application.selector.holding import forget_doubts, note_capacity, note_refused
+from spotline.application.selector.holding import (
+    forget_doubts,
+    note_capacity,
+    note_refused,
+    note_taken,
+)
 from spotline.application.selector.job_run import JobRun, RunPhase
 from spotline.application.selector.job_table import JobTable
 from spotline.application.selector.spent import note_billed, note_ended, note_launched, note_spent
 from spotline.application.selector.state import SelectorOptions, SelectorState, SlotPhase
 from spotline.application.selector.tripping import note_health
 from spotline.application.slot_checks import check_slot, completed, slot_of
-from spotline.domain.events.allocation import AllocationAnswered, AllocationDecided, CallOutcome
+from spotline.domain.events.allocation import (
+    AllocationAnswered,
+    AllocationDecided,
+    CallOutcome,
+    ShadowPricesUpdated,
+)
 from spotline.domain.events.capacity import (
     CapacityLost,
     CapacityReported,
@@ -132,9 +148,11 @@ def _fold_job(state: SelectorState, event: Event) -> None:
         _admit(state, event)
     elif isinstance(event, ValueTableRequested):
         tables = state.runs[event.job_id].tables
-        tables[event.table.offering_id] = JobTable(
-            spec=event.table, named=event.named, slot=event.slot
-        )
+        asked = JobTable(spec=event.table, named=event.named, slot=event.slot)
+        known = tables.get(event.table.offering_id)
+        if known is not None:
+            asked = known.replaced_by(event.table, event.named, event.slot)
+        tables[event.table.offering_id] = asked
     elif isinstance(event, ValueTableReady):
         _note_ready(state, event)
     elif isinstance(
@@ -257,6 +275,10 @@ def _fold_slot(state: SelectorState, event: Event, options: SelectorOptions) -> 
         case AllocationDecided():
             note_launched(state, state.runs[event.job_id], event, options)
             _note_decided(state, event)
+        case ShadowPricesUpdated() if state.shadow is not None:
+            state.shadow.published = {
+                price.offering_id: price.micro_usd_per_instance_hour for price in event.prices
+            }
         case SlotDecided() if event.slot == state.slot:
             state.phase = SlotPhase.AWAITING_CAPACITY
             state.revision = event.revision
@@ -268,6 +290,7 @@ def _fold_slot(state: SelectorState, event: Event, options: SelectorOptions) -> 
         case CapacityLost() if event.slot == state.slot:
             if event.job_id in state.runs:
                 state.runs[event.job_id].lost += len(event.instance_ids)
+                note_taken(state, state.runs[event.job_id], event.offering_id)
         case CostAccrued():
             note_billed(state, event, options)
         case CapacityReported():
@@ -296,6 +319,7 @@ def _open_slot(state: SelectorState, event: SlotOpened, options: SelectorOptions
         return
     check_slot(event, *slot_of(state.opened))
     if state.opened is not None:
+        settle_beliefs(state)
         _record_slot(state)
         prices = {sq.quote.offering_id: sq.quote for sq in state.opened.quotes}
         for run in state.running():
@@ -304,6 +328,7 @@ def _open_slot(state: SelectorState, event: SlotOpened, options: SelectorOptions
             for slot in range(state.slot, event.slot):
                 note_spent(state, run, quote, slot, options)
                 run.settle(quote.spot_price_micro_usd, quote.on_demand_price_micro_usd)
+            run.left_alone |= event.missed > 0
             if not run.is_finishing:
                 run.finishing_since = -1
             elif run.finishing_since < 0:
@@ -313,7 +338,7 @@ def _open_slot(state: SelectorState, event: SlotOpened, options: SelectorOptions
             trusted = state.forecast
         state.history.append((state.opened, trusted))
         del state.history[: -options.history_slots]
-    opened = completed(event, state.opened)
+    opened = completed(event, uncounted(state))
     state.trust.note_slot(opened)
     for slot_quote in opened.quotes:
         available = slot_quote.quote.spot_available
@@ -325,9 +350,9 @@ def _open_slot(state: SelectorState, event: SlotOpened, options: SelectorOptions
         stock = state.stock.setdefault(slot_quote.quote.offering_id, [])
         stock.append(on_demand.instances if on_demand.known else UNCOUNTED)
         del stock[: -options.history_slots]
+    state.opened = believed_slot(state, opened, options.beliefs)
     state.slot = event.slot
     state.heard = event
-    state.opened = opened
     state.forecast = None
     state.forecast_reason = DecisionReason.POLICY
     state.phase = SlotPhase.WAITING_FORECAST
@@ -345,7 +370,7 @@ def _note_forecast(state: SelectorState, event: ForecastIssued) -> None:
     if event.slot != state.slot or state.phase is not SlotPhase.WAITING_FORECAST:
         return
     # How far it has been right is how far it is believed.
-    state.forecast = state.trust.moderated(event)
+    state.forecast = believed_forecast(state, state.trust.moderated(event))
     if not state.trust.trusted:
         state.forecast_reason = DecisionReason.FORECAST_UNTRUSTED
     _start_allocating(state, event)
@@ -364,6 +389,11 @@ def _note_answer(state: SelectorState, event: AllocationAnswered) -> None:
             run = state.runs[answer.job_id]
             run.memory = answer.memory
             run.yielded = run.yielded or answer.yielded is not None
+        if state.shadow is not None and not event.revision:
+            state.shadow.note(
+                event.slot,
+                {w.offering_id: w.micro_usd_per_instance_hour for w in event.spot_worth},
+            )
     state.trigger = event
 
 
@@ -400,7 +430,7 @@ def _run_state(state: SelectorState, run: JobRun) -> int:
     table = run.table_in(state.slot, run.first_offering_id)
     if table is None:
         return -1
-    return state.run_state(run.offering_id, table.named.law.space)
+    return state.run_state(run.offering_id, table.named.law.space, run.job.max_instances)
 
 
 def _admit(state: SelectorState, event: JobAdmitted) -> None:

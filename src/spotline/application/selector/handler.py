@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 
 from spotline.application.allocation.messages import AllocateRequest
 from spotline.application.selector.asking import allocate_request, fallback_answers
+from spotline.application.selector.believing import homes_by
 from spotline.application.selector.commanding import AtLimit, decisions, finish_slot
 from spotline.application.selector.endings import ended, moment_s, retry_of
 from spotline.application.selector.fold import fold
@@ -37,8 +38,14 @@ from spotline.application.selector.limiting import (
 from spotline.application.selector.offering_choice import best_offering
 from spotline.application.selector.parked_entries import frozen_by, unfrozen_by
 from spotline.application.selector.recomputing import recomputed_answer
+from spotline.application.selector.repricing import repriced, tables_repriced
 from spotline.application.selector.spending import within_limits
-from spotline.application.selector.state import SelectorOptions, SelectorState, SlotPhase
+from spotline.application.selector.state import (
+    SelectorOptions,
+    SelectorState,
+    SlotPhase,
+    state_at_start,
+)
 from spotline.application.selector.tables import (
     tables_again,
     tables_wanted,
@@ -51,7 +58,12 @@ from spotline.application.spec import NOTHING, Call, CallSpec, Context, Outcome,
 from spotline.application.tenancy import check_tenant
 from spotline.application.unfit import NOT_BELIEVED, Unfit
 from spotline.contracts.subjects import KINDS
-from spotline.domain.events.allocation import AllocationAnswered, AllocationDecided, CallOutcome
+from spotline.domain.events.allocation import (
+    AllocationAnswered,
+    AllocationDecided,
+    CallOutcome,
+    ShadowPricesUpdated,
+)
 from spotline.domain.events.capacity import (
     CapacityLost,
     CapacityReported,
@@ -90,7 +102,6 @@ from spotline.domain.events.training import (
     JobSilent,
     TrainingRestarted,
 )
-from spotline.domain.forecasting.trust import ForecastTrust
 from spotline.domain.policies.answer import JobAnswer
 from spotline.domain.policies.interface import Policy
 from spotline.domain.policies.registry import POOL
@@ -110,6 +121,7 @@ _DECIDES = (
     SlotDecided,
     PolicyWeightsUpdated,
     ValueTableRequested,
+    ShadowPricesUpdated,
     LimitReached,
     BuyingFrozen,
     BuyingUnfrozen,
@@ -175,13 +187,7 @@ class SelectHandler:
 
     def initial(self) -> SelectorState:
         """No market, no jobs, equal weights or those of a warm start."""
-        return SelectorState(
-            learner=self._learner.copy(),
-            trust=ForecastTrust(),
-            competing=self._options.competing,
-            shared_tables=self._options.shared_tables,
-            clearing=self._options.clearing,
-        )
+        return state_at_start(self._options, self._learner.copy())
 
     def check(self, state: SelectorState, event: Event) -> None:
         """Refuse a slot that cannot be gone on from, and another tenant's word; see `Checks`."""
@@ -267,6 +273,7 @@ class SelectHandler:
         learner = state.learner.copy()
         events += self._learn(state, closing, learner)
         running = [run for run in state.running() if run.job.job_id not in closing]
+        events += tables_repriced(state, running)
         events += self._admit(state, running, learner, ctx)
         return tuple(events)
 
@@ -304,13 +311,9 @@ class SelectHandler:
             if run.job.deadline.expires_ns <= state.current.ts_event_ns:
                 yield never_started(run, state.slot)
                 continue
-            offering_id = best_offering(
-                run.job,
-                state.offerings,
-                state.current,
-                [slot for slot, _ in state.history],
-                taken_by(state, running, self._options),
-            )
+            taken = taken_by(state, running, self._options)
+            opened, past = homes_by(state, run.job, taken)
+            offering_id = best_offering(run.job, state.offerings, opened, past, taken)
             if run.cancelled or offering_id is None:
                 continue
             limit = arrival_limit(state, run, offering_id) if self._options.limits else NO_LIMIT
@@ -344,7 +347,7 @@ class SelectHandler:
 
     def _ask(self, state: SelectorState, order: Sequence[str], ctx: Context) -> Outcome:
         if not order:
-            return Outcome(events=finish_slot(state, [], ctx, self._options))
+            return Outcome(events=(*repriced(state), *finish_slot(state, [], ctx, self._options)))
         request = allocate_request(state, order, self._options)
         return Outcome(
             calls=(Call(name=ALLOCATE_CALL, digest=self._digest(request), request=request),)
@@ -370,7 +373,7 @@ class SelectHandler:
         answers: Sequence[JobAnswer] = event.answers
         if event.outcome is not CallOutcome.ANSWERED:
             answers = fallback_answers(state, self._options)
-        return self._finished(state, answers, ctx)
+        return (*repriced(state), *self._finished(state, answers, ctx))
 
     def _finished(
         self, state: SelectorState, answers: Sequence[JobAnswer], ctx: Context

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import lru_cache
 
 from spotline.application.allocation.measuring import Measuring
 from spotline.application.allocation.tasks import program_of
-from spotline.application.allocation.value_tables import table_spec
+from spotline.application.allocation.value_tables import surcharged, table_spec
 from spotline.application.selector.job_run import JobRun, RunPhase
+from spotline.domain.beliefs.spot_beliefs import SpotBeliefs
 from spotline.domain.crowd.fairness import shares_of
+from spotline.domain.crowd.shadow_prices import ShadowPrices
 from spotline.domain.events.event import Event
 from spotline.domain.events.forecast import ForecastIssued
 from spotline.domain.events.market import SlotOpened
@@ -26,6 +28,7 @@ from spotline.domain.limits.spending import Spending, SpentIn, spending_of
 from spotline.domain.market.law import StateSpace, last_run_state
 from spotline.domain.market.named_law import NamedLaw
 from spotline.domain.market.offering import CapacityType, Offering
+from spotline.domain.market.prior_laws import named_priors, shipped_priors
 from spotline.domain.market.stock import stock_terms
 from spotline.domain.modes import Mode
 from spotline.domain.policies.answer import DecisionReason
@@ -78,11 +81,15 @@ class SelectorOptions:
     crowds do worse with it (ADR 0062).
 
     With `clearing` the bids of all jobs are cleared together (ADR 0061); logs from before 0.3.0 serve
-    jobs in order of slack.
+    jobs in order of slack. With `shadow_prices` value tables count spot of the slots to come at what
+    it was worth to all of them of late (ADR 0066); it needs `clearing`.
 
     `fairness` is the most that a tenant's bids count against another's where bids are cleared (1: all
     count the same): whose jobs saved a smaller share against on-demand counts for more (ADR 0069).
     `tenant_shares` says how much a tenant is due to save against others: `research=2`, others 1.
+
+    `beliefs` is the SHA-256 of the prior laws that spot counts which nobody publishes are believed by
+    (ADR 0068); empty, as in logs from before 0.3.0: plenty is assumed until a launch is refused.
 
     Raises
     ------
@@ -113,6 +120,8 @@ class SelectorOptions:
     clearing: bool = False
     fairness: float = 1.0
     tenant_shares: str = ""
+    beliefs: str = ""
+    shadow_prices: bool = False
 
     def __post_init__(self) -> None:
         if self.rule not in RULES:
@@ -139,6 +148,7 @@ class SelectorOptions:
         except ValueError as error:
             raise ValueError(f"tenant_shares {error}") from error
         spending_of(self.spending)
+        named_priors(self.beliefs)
 
     @property
     def is_fair(self) -> bool:
@@ -152,6 +162,17 @@ class SelectorOptions:
 
 
 _spending_of = lru_cache(maxsize=16)(spending_of)
+
+
+def where_uncounted(options: SelectorOptions) -> SelectorOptions:
+    """The options on a market that publishes no counts: these are believed, nothing relies on them."""
+    return replace(
+        options,
+        spot_firm=False,
+        clearing=False,
+        shadow_prices=False,
+        beliefs=shipped_priors().sha256,
+    )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -172,6 +193,8 @@ class SelectorState:
     built once.
     `fairness_cost_micro_usd` is what fairness between tenants cost in this revision.
     `reclaimed` are offerings of which the market took spot back as the slot opened, with `clearing`.
+    `beliefs` are those of spot counts that nobody publishes, None where plenty is assumed.
+    `shadow` are the shadow prices, None where tables count on none.
     `heard` is the slot as it was opened, `opened` the same with the quotes that it lacked.
     """
 
@@ -181,6 +204,8 @@ class SelectorState:
     shared_tables: bool = False
     announced: set[str] = field(default_factory=set)
     clearing: bool = False
+    beliefs: SpotBeliefs | None = None
+    shadow: ShadowPrices | None = None
     reclaimed: frozenset[str] = frozenset()
     mode: Mode = Mode.LIVE
     offerings: dict[str, Offering] = field(default_factory=dict)
@@ -337,8 +362,18 @@ class SelectorState:
             offering_id for offering_id, spot in held.items() if spot > residual.spot(offering_id)
         )
 
-    def run_state(self, offering_id: str, space: StateSpace) -> int:
-        """Where an offering's spot is in the open slot, on the states of a law."""
+    def run_state(self, offering_id: str, space: StateSpace, wanted: int = 0) -> int:
+        """Where an offering's spot is in the open slot, on the states of a law.
+
+        Where counts are believed, that is the likeliest state with what is left, or with as many as
+        are `wanted` of it.
+        """
+        if self.beliefs is not None:
+            left = self.residual().spot(offering_id)
+            least = min(left, wanted) if wanted else left
+            believed = self.beliefs.run_state(offering_id, least, left, space)
+            if believed is not None:
+                return believed
         counts = self.counts.get(offering_id, [])
         # An unknown count is taken for plenty, as planners do.
         return last_run_state(space, counts) if counts else space.run_states - 1
@@ -363,7 +398,7 @@ class SelectorState:
     def table_spec(self, named: NamedLaw, offering_id: str, program: JobProgram) -> TableSpec:
         """The value table of a job that arrives now, for what running jobs leave of an offering."""
         quotes = {sq.quote.offering_id: sq.quote for sq in self.current.quotes}
-        return table_spec(
+        spec = table_spec(
             program,
             named,
             self.offerings[offering_id],
@@ -373,9 +408,18 @@ class SelectorState:
             taken=None if self.shared_tables else self._taken_of(offering_id),
             on_demand_reserve_slots=self._stock_of(program.allowed_counts, offering_id)[0],
         )
+        surcharge = self.spot_surcharge(offering_id)
+        return surcharged(spec, surcharge, program, named.law) if surcharge else spec
+
+    def spot_surcharge(self, offering_id: str) -> int:
+        """The shadow price of spot, as tables that are asked for now count on it."""
+        return 0 if self.shadow is None else self.shadow.published.get(offering_id, 0)
 
     def _taken_of(self, offering_id: str) -> int:
         """Spot that running jobs are to hold of an offering."""
+        if self.shadow is not None:
+            # Their bids are in the shadow price: what they hold may be this job's if it is worth more.
+            return 0
         running = self.running() if self.competing else ()
         return sum(run.target.spot for run in running if run.offering_id == offering_id)
 
@@ -422,3 +466,16 @@ class SelectorState:
             span_s: self.spend.spent_since(self.slot - max(0, -(-span_s // slot_s) - 1))
             for span_s in spans_s
         }
+
+
+def state_at_start(options: SelectorOptions, learner: Learner) -> SelectorState:
+    """What a selector with these options knows before the first event: no market, no jobs."""
+    return SelectorState(
+        learner=learner,
+        trust=ForecastTrust(),
+        competing=options.competing,
+        shared_tables=options.shared_tables,
+        clearing=options.clearing,
+        beliefs=SpotBeliefs() if options.beliefs else None,
+        shadow=ShadowPrices() if options.shadow_prices else None,
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from spotline.application.allocation.value_tables import same_table_of
+from spotline.application.selector.believing import homes_by
 from spotline.application.selector.job_run import JobRun, RunPhase
 from spotline.application.selector.offering_choice import other_offerings
 from spotline.application.selector.state import SelectorOptions, SelectorState
@@ -27,14 +28,9 @@ def tables_wanted(
     """An arriving job's value tables, at home first, wherever laws are known."""
     wanted = [home]
     if options.moves and home in state.laws:
-        wanted += other_offerings(
-            run.job,
-            home,
-            state.offerings,
-            state.current,
-            [slot for slot, _ in state.history],
-            taken_by(state, running, options),
-        )
+        taken = taken_by(state, running, options)
+        opened, past = homes_by(state, run.job, taken)
+        wanted += other_offerings(run.job, home, state.offerings, opened, past, taken)
     events = []
     for offering_id in wanted:
         named = state.laws.get(offering_id)
@@ -72,17 +68,34 @@ def tables_with_room(
 def taken_by(
     state: SelectorState, running: Sequence[JobRun], options: SelectorOptions
 ) -> list[tuple[str, int]]:
-    """What jobs that run may take of each offering; of a reservation that is their claim."""
+    """What jobs that run take of each offering; of a reservation that is their claim.
+
+    With shadow prices that is what each needs in the mean until its deadline: the load of a fluid,
+    which fills an offering as far as jobs can take turns on it. Without, it is all that each may take.
+    """
     if not options.competing:
         return []
     taken = []
     for run in running:
         reservation = state.offerings[run.offering_id].reservation
-        most = run.job.max_instances
         if reservation is not None:
-            most = claim_on(reservation, run.job.allowed_counts)
-        taken.append((run.offering_id, most))
+            used = claim_on(reservation, run.job.allowed_counts)
+        elif options.shadow_prices:
+            used = _mean_use(state, run)
+        else:
+            used = run.job.max_instances
+        taken.append((run.offering_id, used))
     return taken
+
+
+def _mean_use(state: SelectorState, run: JobRun) -> int:
+    """Instances that do the rest of a job's work by its deadline, in the mean; rounded up."""
+    program = state.program_of(run.job, run.offering_id)
+    most = program.max_instances
+    left = program.work_quanta - run.state.progress_quanta
+    elapsed = run.elapsed_slots(state.slot) if run.first_slot >= 0 else 0
+    whole = max(1, program.deadline_slots - elapsed) * program.slot_s
+    return min(most, max(0, -(-left * most // (program.rate_quanta_per_s[most] * whole))))
 
 
 def tables_again(

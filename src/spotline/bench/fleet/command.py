@@ -42,6 +42,9 @@ def fleet(
     fairness: Annotated[
         float, typer.Option(min=1, help="The most that a tenant's bids count; 1: all the same.")
     ] = 1.0,
+    shadow_prices: Annotated[
+        bool, typer.Option(help="Let value tables count on shadow prices, as `up` does.")
+    ] = True,
     slot_only: Annotated[
         tuple[int, int] | None,
         typer.Option(
@@ -57,7 +60,12 @@ def fleet(
     from spotline.bench.fleet.run import FleetOptions, run_fleet
     from spotline.bench.fleet.slot_times import SLOT_SIZES, time_slots
 
-    selector = replace(SHIPPED, clearing=clearing, fairness=fairness)
+    selector = replace(
+        SHIPPED,
+        clearing=clearing,
+        shadow_prices=clearing and shadow_prices,
+        fairness=fairness,
+    )
     console = open_console()
     tell = teller(console)
     figures: dict[str, Any] = {"command": command_line(), "slot_s": {}, "memory_mb": {}}

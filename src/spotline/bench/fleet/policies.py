@@ -21,7 +21,7 @@ SDP = "sdp"
 RULES = ("msu", "uniform_progress", "on_demand_only", EDF)
 POLICY_NAMES = (SPOTLINE, SDP, *RULES)
 # How `spotline up` decides: what is measured is what is shipped.
-SHIPPED = SelectorOptions(clearing=True)
+SHIPPED = SelectorOptions(clearing=True, shadow_prices=True)
 # What these do depends on nothing that was learned.
 UNLEARNED = RULES
 
@@ -62,7 +62,7 @@ def run_policy(
         The registry has no policy of this name, and it is neither `spotline` nor `edf`.
     """
     if name != SPOTLINE:
-        options = replace(options, clearing=False)
+        options = replace(options, clearing=False, shadow_prices=False)
     if name != EDF:
         return run_rule(course, jobs, name, options, seed)
     alone = replace(options, rehearsals=0, moves=False)
