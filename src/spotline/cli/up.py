@@ -24,6 +24,7 @@ from spotline.cli.identities import AskIdentity, IdentityHosts, Issuers, Mtls, a
 from spotline.cli.modes_view import paper_line
 from spotline.cli.ports import check_ports
 from spotline.cli.priors import Priors, WarmStart
+from spotline.cli.sharing import Fairness, TenantShares, shared
 from spotline.cli.stores import StoreOption, store_folder
 from spotline.cli.tables import fact_lines, print_line
 from spotline.cli.up_market import AskedPace, market_of, with_reserved
@@ -242,6 +243,8 @@ def up(
     most_open_jobs: MostOpenJobs = DEFAULTS.most_open_jobs_a_tenant,
     warm_start: WarmStart = None,
     priors: Priors = True,
+    fairness: Fairness = 1.0,
+    tenant_shares: TenantShares = "",
     identity: AskIdentity = True,
     identity_hosts: IdentityHosts = "",
     issuers: Issuers = None,
@@ -292,7 +295,7 @@ def up(
             http_hosts=_listed(http_hosts),
             quote_margin=quote_margin,
             placer=PlacerOptions(method=placement_method, cost=placement_cost),
-            selector=_deciding_on(runs.market, selection),
+            selector=_deciding_on(runs.market, shared(selection, fairness, tenant_shares)),
             priors=priors,
             caps=caps,
             ingest=judged(paced, runs.market, (price_sanity, list_price, stale_after)),

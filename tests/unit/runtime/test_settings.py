@@ -46,7 +46,7 @@ SELECTION = {
     *("UTILITY_FLOOR_USD", "UTILITY_CEILING_USD", "WARM_START", "MOVES", "EGRESS_USD_PER_GB"),
     *("ZONE_EGRESS_USD_PER_GB", "LIMITS", "LIMIT_GRACE_S", "SPENDING", "CLOUD", "CLEARING"),
     "BELIEFS",
-    "SHARED_TABLES",
+    *("SHARED_TABLES", "FAIRNESS", "TENANT_SHARES"),
 }
 VARIABLES = {
     AllocatorSettings: {
@@ -135,6 +135,8 @@ HELD = {
         beliefs=shipped_priors().sha256,
         # Where it serves, jobs always share.
         shared_tables=True,
+        fairness=2.5,
+        tenant_shares="research=2",
     ),
     (PlacerSettings, "placement"): PlacerOptions(method="bace_pipe", cost="rent", moves=False),
     (AnalyticsSettings, "statistics"): StatisticsOptions(

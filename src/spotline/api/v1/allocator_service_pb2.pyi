@@ -224,6 +224,7 @@ class AllocateRequest(_message.Message):
     TAKEN_FIELD_NUMBER: _builtins.int
     CLEARING_FIELD_NUMBER: _builtins.int
     RECLAIMED_OFFERING_IDS_FIELD_NUMBER: _builtins.int
+    TENANT_WEIGHTS_FIELD_NUMBER: _builtins.int
     slot: _builtins.int
     """Slot number."""
     revision: _builtins.int
@@ -264,6 +265,10 @@ class AllocateRequest(_message.Message):
         was interrupted. Elsewhere it yields. With clearing only.
         """
 
+    @_builtins.property
+    def tenant_weights(self) -> _containers.RepeatedCompositeFieldContainer[_allocation_pb2.TenantWeight]:
+        """How much tenants' bids count; empty: all the same, and what that costs is not worked out."""
+
     def __init__(
         self,
         *,
@@ -279,10 +284,11 @@ class AllocateRequest(_message.Message):
         taken: _abc.Iterable[_allocation_pb2.Lot] | None = ...,
         clearing: _builtins.bool = ...,
         reclaimed_offering_ids: _abc.Iterable[_builtins.str] | None = ...,
+        tenant_weights: _abc.Iterable[_allocation_pb2.TenantWeight] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["forecast", b"forecast"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["clearing", b"clearing", "forecast", b"forecast", "laws", b"laws", "offset_s", b"offset_s", "quotes", b"quotes", "reason", b"reason", "reclaimed_offering_ids", b"reclaimed_offering_ids", "revision", b"revision", "slot", b"slot", "slot_s", b"slot_s", "taken", b"taken", "tasks", b"tasks"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["clearing", b"clearing", "forecast", b"forecast", "laws", b"laws", "offset_s", b"offset_s", "quotes", b"quotes", "reason", b"reason", "reclaimed_offering_ids", b"reclaimed_offering_ids", "revision", b"revision", "slot", b"slot", "slot_s", b"slot_s", "taken", b"taken", "tasks", b"tasks", "tenant_weights", b"tenant_weights"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -297,6 +303,7 @@ class AllocateResponse(_message.Message):
     ANSWERS_FIELD_NUMBER: _builtins.int
     REQUEST_DIGEST_FIELD_NUMBER: _builtins.int
     SPOT_WORTH_FIELD_NUMBER: _builtins.int
+    FAIRNESS_FIELD_NUMBER: _builtins.int
     request_digest: _builtins.str
     """SHA-256 of the request, hexadecimal."""
     @_builtins.property
@@ -307,16 +314,21 @@ class AllocateResponse(_message.Message):
     def spot_worth(self) -> _containers.RepeatedCompositeFieldContainer[_allocation_pb2.SpotWorth]:
         """What scarce spot was worth, by offering id; with clearing only."""
 
+    @_builtins.property
+    def fairness(self) -> _allocation_pb2.SlotFairness:
+        """What fairness between tenants cost; absent: it was not asked for."""
+
     def __init__(
         self,
         *,
         answers: _abc.Iterable[_allocation_pb2.JobAnswer] | None = ...,
         request_digest: _builtins.str = ...,
         spot_worth: _abc.Iterable[_allocation_pb2.SpotWorth] | None = ...,
+        fairness: _allocation_pb2.SlotFairness | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["fairness", b"fairness"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["answers", b"answers", "request_digest", b"request_digest", "spot_worth", b"spot_worth"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answers", b"answers", "fairness", b"fairness", "request_digest", b"request_digest", "spot_worth", b"spot_worth"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -184,6 +184,7 @@ class SlotDecided(_message.Message):
     REVISION_FIELD_NUMBER: _builtins.int
     OFFSET_S_FIELD_NUMBER: _builtins.int
     COMMANDS_FIELD_NUMBER: _builtins.int
+    FAIRNESS_COST_MICRO_USD_FIELD_NUMBER: _builtins.int
     slot: _builtins.int
     """Slot number."""
     revision: _builtins.int
@@ -192,6 +193,8 @@ class SlotDecided(_message.Message):
     """Moment of the slot they hold from, seconds after its opening."""
     commands: _builtins.int
     """How many commands the revision has."""
+    fairness_cost_micro_usd: _builtins.int
+    """What fairness between tenants cost all jobs together in this revision, micro-USD."""
     def __init__(
         self,
         *,
@@ -199,10 +202,11 @@ class SlotDecided(_message.Message):
         revision: _builtins.int = ...,
         offset_s: _builtins.int = ...,
         commands: _builtins.int = ...,
+        fairness_cost_micro_usd: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["commands", b"commands", "offset_s", b"offset_s", "revision", b"revision", "slot", b"slot"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["commands", b"commands", "fairness_cost_micro_usd", b"fairness_cost_micro_usd", "offset_s", b"offset_s", "revision", b"revision", "slot", b"slot"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

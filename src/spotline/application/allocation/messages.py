@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from spotline.domain.crowd.fairness import SlotFairness, TenantWeight
 from spotline.domain.events.forecast import ForecastIssued
 from spotline.domain.jobs.job import Job
 from spotline.domain.jobs.lot import Lot
@@ -92,6 +93,8 @@ class AllocateRequest:
     `reclaimed_offering_ids` there was less spot, when the slot opened, than jobs held: whose spot
     falls there was interrupted; elsewhere it yields.
 
+    With `tenant_weights` bids count by tenant, and the answer says what that costs.
+
     `reason` says why there is no forecast, or why it is decided again; otherwise it is `POLICY`.
     `laws` are those that the tasks' value tables are solved on. `taken` is what jobs served before
     got, where this is a part of a request.
@@ -109,6 +112,7 @@ class AllocateRequest:
     taken: tuple[Lot, ...] = ()
     clearing: bool = False
     reclaimed_offering_ids: tuple[str, ...] = ()
+    tenant_weights: tuple[TenantWeight, ...] = ()
 
     def __post_init__(self) -> None:
         if self.slot_s < 1:
@@ -121,7 +125,8 @@ class AllocateRequest:
 class AllocateAnswer:
     """One answer per task, in order; `request_digest` is the SHA-256 of what was asked.
 
-    `spot_worth` is what scarce spot was worth to all of them, by offering id, where bids were cleared.
+    `spot_worth` is what scarce spot was worth to all of them, by offering id, where bids were cleared,
+    `fairness` what weights of tenants cost, None where there were none.
     """
 
     message_name: ClassVar[str] = "AllocateResponse"
@@ -129,3 +134,4 @@ class AllocateAnswer:
     answers: tuple[JobAnswer, ...]
     request_digest: str = ""
     spot_worth: tuple[SpotWorth, ...] = ()
+    fairness: SlotFairness | None = None

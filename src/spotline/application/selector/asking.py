@@ -14,6 +14,7 @@ from spotline.application.selector.leaving import NextHome, can_stay, way_out, w
 from spotline.application.selector.limiting import task_at_limit
 from spotline.application.selector.offered_money import task_under_own_caps, task_within_spending
 from spotline.application.selector.state import SelectorOptions, SelectorState
+from spotline.domain.crowd.fairness import WEIGHT_ONE, TenantWeight, shares_of, weights_of
 from spotline.domain.jobs.lot import Lot
 from spotline.domain.market.named_law import NamedLaw
 from spotline.domain.policies.answer import DecisionReason, JobAnswer
@@ -50,6 +51,20 @@ def allocate_request(
         laws=_laws_of(tasks, state.runs),
         clearing=state.clearing,
         reclaimed_offering_ids=() if state.offset_s else tuple(sorted(state.reclaimed)),
+        tenant_weights=_tenant_weights(state, tasks, options),
+    )
+
+
+def _tenant_weights(
+    state: SelectorState, tasks: Sequence[JobTask], options: SelectorOptions
+) -> tuple[TenantWeight, ...]:
+    if not options.is_fair:
+        return ()
+    return weights_of(
+        (task.job.tenant for task in tasks),
+        state.tenant_gains,
+        shares_of(options.tenant_shares),
+        round(options.fairness * WEIGHT_ONE),
     )
 
 
@@ -183,6 +198,7 @@ def fallback_request(state: SelectorState, options: SelectorOptions) -> Allocate
         tasks=tasks,
         laws=(),
         clearing=False,
+        tenant_weights=(),
         forecast=None,
         reason=DecisionReason.ALLOCATOR_UNAVAILABLE,
     )

@@ -18,7 +18,7 @@ from spotline.domain.events.capacity import ProvisioningCommanded, SlotDecided
 from spotline.domain.events.event import Event
 from spotline.domain.events.lifecycle import JobOutcome
 from spotline.domain.jobs.lot import Lot, holding_of
-from spotline.domain.policies.answer import DecisionReason, JobAnswer, Move
+from spotline.domain.policies.answer import DecisionReason, JobAnswer, Move, Yielded
 from spotline.domain.policies.interface import Policy
 from spotline.domain.policies.registry import policy_named
 
@@ -56,9 +56,23 @@ def decisions(
                 and _looks_at_forecasts(policy_named(answer.policy_id)),
                 explanation=_explain(run, answer, state, options),
                 move=answer.move,
+                cleared=_is_cleared(state, answer),
+                yielded=_yielded(state, run, answer),
             )
         )
     return decided
+
+
+def _is_cleared(state: SelectorState, answer: JobAnswer) -> bool:
+    return state.clearing and answer.reason is not DecisionReason.ALLOCATOR_UNAVAILABLE
+
+
+def _yielded(state: SelectorState, run: JobRun, answer: JobAnswer) -> Yielded | None:
+    """What a job left to another; whose jobs others have is not told to a tenant."""
+    yielded = answer.yielded
+    if yielded is None or state.tenant_of(yielded.to_job_id) == run.job.tenant:
+        return yielded
+    return replace(yielded, to_job_id="")
 
 
 def finish_slot(
@@ -121,6 +135,7 @@ def finish_slot(
         revision=state.revision,
         offset_s=state.offset_s,
         commands=len(commands),
+        fairness_cost_micro_usd=state.fairness_cost_micro_usd,
     )
     return (*decided, *closed, *commands, slot_decided)
 

@@ -28,6 +28,7 @@ from spotline.application.selector.spent import note_billed, note_ended, note_la
 from spotline.application.selector.state import SelectorOptions, SelectorState, SlotPhase
 from spotline.application.selector.tripping import note_health
 from spotline.application.slot_checks import check_slot, completed, slot_of
+from spotline.domain.crowd.fairness import remembered
 from spotline.domain.events.allocation import AllocationAnswered, AllocationDecided, CallOutcome
 from spotline.domain.events.capacity import (
     CapacityLost,
@@ -271,6 +272,7 @@ def _fold_slot(state: SelectorState, event: Event, options: SelectorOptions) -> 
         case SlotDecided() if event.slot == state.slot:
             state.phase = SlotPhase.AWAITING_CAPACITY
             state.revision = event.revision
+            state.fairness_cost_micro_usd = 0
             for run in state.runs.values():
                 run.lost = 0
         case LaunchRefused() if event.slot == state.slot and event.offering_id in state.offerings:
@@ -316,6 +318,7 @@ def _open_slot(state: SelectorState, event: SlotOpened, options: SelectorOptions
             for slot in range(state.slot, event.slot):
                 note_spent(state, run, quote, slot, options)
                 run.settle(quote.spot_price_micro_usd, quote.on_demand_price_micro_usd)
+            run.left_alone |= event.missed > 0
             if not run.is_finishing:
                 run.finishing_since = -1
             elif run.finishing_since < 0:
@@ -370,11 +373,21 @@ def _note_answer(state: SelectorState, event: AllocationAnswered) -> None:
         return
     if event.outcome is CallOutcome.ANSWERED:
         check_answers(state, event.answers)
+        _note_fairness(state, event)
         for answer in event.answers:
             run = state.runs[answer.job_id]
             run.memory = answer.memory
             run.yielded = run.yielded or answer.yielded is not None
     state.trigger = event
+
+
+def _note_fairness(state: SelectorState, event: AllocationAnswered) -> None:
+    found = event.fairness
+    if found is None:
+        return
+    state.fairness_cost_micro_usd = found.cost_micro_usd
+    if not event.revision:
+        state.tenant_gains = remembered(state.tenant_gains, found.gains)
 
 
 def _record_slot(state: SelectorState) -> None:

@@ -13,6 +13,7 @@ from spotline.application.allocation.tasks import program_of
 from spotline.application.allocation.value_tables import table_spec
 from spotline.application.selector.job_run import JobRun, RunPhase
 from spotline.domain.beliefs.spot_beliefs import SpotBeliefs
+from spotline.domain.crowd.fairness import TenantGain, shares_of
 from spotline.domain.events.event import Event
 from spotline.domain.events.forecast import ForecastIssued
 from spotline.domain.events.market import SlotOpened
@@ -35,6 +36,8 @@ from spotline.domain.selection.learner import Draw, Learner
 from spotline.domain.selection.rules import DEFAULT_RULE, RULES
 from spotline.domain.solvers.table_spec import TableSpec
 from spotline.domain.units import NS_PER_S, micro_usd_from_usd
+
+MOST_FAIRNESS = 1_000.0
 
 
 class SlotPhase(Enum):
@@ -82,6 +85,10 @@ class SelectorOptions:
     `beliefs` is the SHA-256 of the prior laws that spot counts which nobody publishes are believed by
     (ADR 0068); empty, as in logs from before 0.3.0: plenty is assumed until a launch is refused.
 
+    `fairness` is the most that a tenant's bids count against another's where bids are cleared (1: all
+    count the same): whose jobs got a smaller share of what they bid for counts for more (ADR 0069).
+    `tenant_shares` says how much of its wishes a tenant is due: `research=2,search=1`, others 1.
+
     Raises
     ------
     ValueError
@@ -110,6 +117,8 @@ class SelectorOptions:
     shared_tables: bool = False
     clearing: bool = False
     beliefs: str = ""
+    fairness: float = 1.0
+    tenant_shares: str = ""
 
     def __post_init__(self) -> None:
         if self.rule not in RULES:
@@ -129,8 +138,19 @@ class SelectorOptions:
         ):
             if not 0 <= getattr(self, name) < math.inf:
                 raise ValueError(f"{name} must be finite and >= 0, was {getattr(self, name)}")
+        if not 1 <= self.fairness <= MOST_FAIRNESS:
+            raise ValueError(f"fairness must lie in 1..{MOST_FAIRNESS}, was {self.fairness}")
+        try:
+            shares_of(self.tenant_shares)
+        except ValueError as error:
+            raise ValueError(f"tenant_shares {error}") from error
         spending_of(self.spending)
         named_priors(self.beliefs)
+
+    @property
+    def is_fair(self) -> bool:
+        """Whether bids of tenants count by what they had."""
+        return self.clearing and self.fairness > 1
 
     @property
     def limits_on_spending(self) -> Spending:
@@ -162,6 +182,8 @@ class SelectorState:
     were asked for; both only as far back, and only where, limits need them.
     `mode` is how far decisions of the log reach. `announced` are the ids of shared tables that were
     built once.
+    `tenant_gains` is what tenants gained of late, where fairness is asked for, and
+    `fairness_cost_micro_usd` what that cost in this revision.
     `reclaimed` are offerings of which the market took spot back as the slot opened, with `clearing`.
     `beliefs` are those of spot counts that nobody publishes, None where plenty is assumed.
     `heard` is the slot as it was opened, `opened` the same with the quotes that it lacked.
@@ -204,6 +226,8 @@ class SelectorState:
     breaker: Breaker = field(default_factory=Breaker)
     spend: SpendBook = field(default_factory=SpendBook)
     launched: list[tuple[int, int]] = field(default_factory=list)
+    tenant_gains: tuple[TenantGain, ...] = ()
+    fairness_cost_micro_usd: int = 0
 
     def tenant_of(self, job_id: str) -> str | None:
         """Whose a job is, None where it is not known."""

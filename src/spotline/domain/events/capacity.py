@@ -183,9 +183,13 @@ class ProvisioningCommanded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotDecided:
-    """All commands of this revision are out."""
+    """All commands of this revision are out.
+
+    `fairness_cost_micro_usd` is what fairness between tenants cost all jobs together in it.
+    """
 
     slot: int
     revision: int
     offset_s: int
     commands: int
+    fairness_cost_micro_usd: int = 0
