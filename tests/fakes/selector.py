@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from spotline.application.allocation.allocate import allocate
+from spotline.application.allocation.messages import AllocateRequest
 from spotline.application.market_ingest.handler import IngestHandler, IngestOptions
 from spotline.application.selector.handler import SelectHandler
 from spotline.application.selector.job_run import JobRun
@@ -35,6 +37,7 @@ from spotline.domain.jobs.job import (
 from spotline.domain.jobs.lot import JobHolding, Lot
 from spotline.domain.market.generate import generate
 from spotline.domain.market.market import Market
+from spotline.domain.policies.answer import SpotWorth
 from spotline.domain.units import NS_PER_S
 
 SLOT_S = 1800
@@ -76,7 +79,11 @@ def job_of(number: int = 1, *, slots: int = 20, work_slots: float = 6.0, **chang
 
 
 class SelectorWorld:
-    """Feeds a selector, and does what it commands; `log` holds all that it decided."""
+    """Feeds a selector, and does what it commands; `log` holds all that it decided, `fed`
+    all that it has applied.
+
+    No allocator answers, until `worth` says what spot is worth to all jobs in its answers.
+    """
 
     def __init__(self, *jobs: Job, market: Market | None = None, **options: object) -> None:
         self.market = market or market_of()
@@ -87,8 +94,10 @@ class SelectorWorld:
         self.state: SelectorState = self.handler.initial()
         self.clock = IngestHandler(self.market, IngestOptions())
         self.log: list[Event] = []
+        self.fed: list[Event] = []
         self.held: dict[str, Lot] = {}
         self.slot = -1
+        self.worth: tuple[SpotWorth, ...] | None = None
         self._seq = 0
         self.feed(
             MarketOpened(
@@ -111,23 +120,31 @@ class SelectorWorld:
     def feed(self, event: Event) -> list[Event]:
         """Take one event and all that follows from it, calls included; returns what was decided."""
         self._seq += 1
+        self.fed.append(event)
         self.handler.evolve(self.state, event)
         ctx = Context(seq=self._seq, now_ns=0, event_id=f"{self._seq:032x}", correlation_id="c")
         outcome = self.handler.decide(self.state, event, ctx)
         decided = list(outcome.events)
         for output in decided:
             self.handler.evolve(self.state, output)
+        self.fed += decided
         self.log += decided
         for call in outcome.calls:
-            decided += self.feed(
-                AllocationAnswered(
-                    slot=self.slot,
-                    revision=self.state.revision,
-                    request_digest=call.digest,
-                    outcome=CallOutcome.UNAVAILABLE,
-                    answers=(),
-                )
+            answered = AllocationAnswered(
+                slot=self.slot,
+                revision=self.state.revision,
+                request_digest=call.digest,
+                outcome=CallOutcome.UNAVAILABLE,
+                answers=(),
             )
+            if self.worth is not None and isinstance(call.request, AllocateRequest):
+                answered = replace(
+                    answered,
+                    outcome=CallOutcome.ANSWERED,
+                    answers=allocate(call.request).answers,
+                    spot_worth=self.worth,
+                )
+            decided += self.feed(answered)
         return decided
 
     def open(self) -> list[Event]:

@@ -27,7 +27,12 @@ from spotline.domain.events.agreement import (
     OrphanReapRequested,
     OrphanSettled,
 )
-from spotline.domain.events.allocation import AllocationAnswered, AllocationDecided, CallOutcome
+from spotline.domain.events.allocation import (
+    AllocationAnswered,
+    AllocationDecided,
+    CallOutcome,
+    ShadowPricesUpdated,
+)
 from spotline.domain.events.capacity import (
     CapacityLost,
     CapacityReported,
@@ -131,7 +136,7 @@ from spotline.domain.modes import Mode
 from spotline.domain.placement.graph import Link, Region
 from spotline.domain.placement.pipeline import Placement, RegionShare
 from spotline.domain.placement.submission import Pipeline
-from spotline.domain.policies.answer import DecisionReason, JobAnswer
+from spotline.domain.policies.answer import DecisionReason, JobAnswer, SpotWorth
 from spotline.domain.selection.regret import SelectionRegret
 from spotline.domain.solvers.table_spec import TableSpec
 from spotline.domain.statistics.figures import (
@@ -351,6 +356,12 @@ SAMPLES = (
                 memory=(3, -1, 0),
                 reason=DecisionReason.LAUNCH_REFUSED,
             ),
+        ),
+    ),
+    ShadowPricesUpdated(
+        slot=17,
+        prices=(
+            SpotWorth(offering_id=OFFERING.offering_id, micro_usd_per_instance_hour=1_100_000),
         ),
     ),
     LaunchRefused(

@@ -8,6 +8,7 @@ from enum import Enum
 from typing import ClassVar
 
 from spotline.application.slot_checks import check_slot, slot_of
+from spotline.domain.events.allocation import ShadowPricesUpdated
 from spotline.domain.events.event import Event
 from spotline.domain.events.forecast import ForecastIssued
 from spotline.domain.events.lifecycle import JobAdmitted, JobClosed, JobSubmitted
@@ -22,6 +23,7 @@ from spotline.domain.jobs.job import Job, Throughput
 from spotline.domain.market.offering import Offering
 from spotline.domain.market.slot_quote import SlotQuote
 from spotline.domain.modes import Mode
+from spotline.domain.policies.answer import SpotWorth
 from spotline.domain.units import NS_PER_S
 
 # Slots of the past that planning learns from; with 10-minute slots more than a day.
@@ -61,7 +63,8 @@ class ClockReading:
 class MarketStatus:
     """What time it is in the market, and whether that goes on; fields as in `job_service.proto`.
 
-    `quotes` are those of the open slot, or an offering's of the latest slots, oldest first.
+    `quotes` are those of the open slot, or an offering's of the latest slots, oldest first. `shadow_prices`
+    are what spot is worth to all jobs beyond its price, where it is scarce.
     """
 
     message_name: ClassVar[str] = "GetMarketResponse"
@@ -72,6 +75,7 @@ class MarketStatus:
     source: str = ""
     clock: ClockReading | None = None
     quotes: tuple[SlotQuote, ...] = ()
+    shadow_prices: tuple[SpotWorth, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,6 +128,7 @@ class MarketFold:
     mode: Mode = Mode.LIVE
     opened: SlotOpened | None = None
     forecast: ForecastIssued | None = None
+    shadow_prices: tuple[SpotWorth, ...] = ()
     history: deque[SlotOpened] = field(default_factory=lambda: deque(maxlen=HISTORY_SLOTS))
 
     @property
@@ -162,6 +167,7 @@ class MarketFold:
             source=self.source,
             clock=clock,
             quotes=() if opened is None else opened.quotes,
+            shadow_prices=self.shadow_prices,
         )
 
     def quotes_of(self, offering_id: str) -> tuple[SlotQuote, ...]:
@@ -199,6 +205,8 @@ class MarketFold:
             case ForecastIssued():
                 if self.forecast is None or event.slot >= self.forecast.slot:
                     self.forecast = event
+            case ShadowPricesUpdated():
+                self.shadow_prices = event.prices
             case _:
                 pass
 

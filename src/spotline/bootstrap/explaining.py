@@ -46,8 +46,8 @@ CloudName = Annotated[str, AfterValidator(_known_cloud)]
 def served_options(stated: object, info: ValidationInfo) -> object:
     """The options that an environment states, by default with all that a service has.
 
-    That is limits, prior weights, and clearing where counts are shown. A live market shows none: they
-    are believed, a deadline does not count on spot there, and there is nothing to clear.
+    That is limits, prior weights, and where counts are shown clearing and shadow prices. A live market
+    shows none: they are believed, a deadline does not count on spot there, and there is nothing to clear.
     """
     firm = not follows_market(info.data.get("cloud", SIMULATED))
     if isinstance(stated, SelectorOptions):
@@ -60,6 +60,7 @@ def served_options(stated: object, info: ValidationInfo) -> object:
         "spot_firm": firm,
         "warm_start": shipped_weights(),
         "clearing": firm,
+        "shadow_prices": firm,
         "beliefs": "" if firm else shipped_priors().sha256,
     }
     return {**by_default, **stated}
@@ -70,6 +71,7 @@ SERVED = SelectorOptions(
     spending=DEFAULT_SPENDING.to_json(),
     warm_start=shipped_weights(),
     clearing=True,
+    shadow_prices=True,
 )
 """The options of a service whose environment states none: money has limits by default."""
 

@@ -164,7 +164,9 @@ def _options(
         market=market,
         store=store,
         ingest=without_pause(price_sanity=sanity),
-        selector=SelectorOptions(warm_start=weights, limits=True, clearing=True),
+        selector=SelectorOptions(
+            warm_start=weights, limits=True, clearing=True, shadow_prices=True
+        ),
         priors=priors,
         outlooks=False,  # there is no time between its slots to look ahead
         identity=asked_identity(store, asked=identity),

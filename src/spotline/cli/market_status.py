@@ -13,13 +13,14 @@ from spotline.cli.calls import DEFAULT_ADDRESS, Address, AsJson, answered
 from spotline.cli.jobs_view import plain, print_json
 from spotline.cli.market import market_app
 from spotline.cli.modes_view import paper_facts
-from spotline.domain.units import utc_iso
+from spotline.domain.units import usd_from_micro_usd, utc_iso
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from spotline.application.market_view import MarketStatus
     from spotline.domain.market.slot_quote import SlotQuote
+    from spotline.domain.policies.answer import SpotWorth
 
 
 def register(app: typer.Typer) -> None:
@@ -57,6 +58,17 @@ def _quotes(quotes: Sequence[SlotQuote]) -> str:
     return ", ".join(said)
 
 
+def _worths(prices: Sequence[SpotWorth]) -> str:
+    """What spot is worth to all jobs beyond its price, the dearest first."""
+    dearest = sorted(
+        prices, key=lambda price: (-price.micro_usd_per_instance_hour, price.offering_id)
+    )
+    return ", ".join(
+        f"{price.offering_id} {usd_from_micro_usd(price.micro_usd_per_instance_hour):+.2f} USD/h"
+        for price in dearest
+    )
+
+
 def _counted(count: int, what: str) -> Iterator[str]:
     if count:
         yield f"{count} {what}"
@@ -73,6 +85,8 @@ def _said(status: MarketStatus) -> list[tuple[str, str]]:
         said.append(("next slot", utc_iso(status.next_slot_start_ns)))
     if status.quotes:
         said.append(("quotes", _quotes(status.quotes)))
+    if status.shadow_prices:
+        said.append(("spot worth", _worths(status.shadow_prices)))
     if status.ends_ns:
         said.append(("ends", utc_iso(status.ends_ns)))
     if status.source:

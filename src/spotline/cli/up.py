@@ -349,6 +349,7 @@ def _limited(
         limits=limits,
         spending=spending.to_json(),
         clearing=True,
+        shadow_prices=True,
     )
     return selection, Caps(spending=spending)
 

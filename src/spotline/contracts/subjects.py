@@ -78,6 +78,7 @@ ROUTES: Mapping[type[Event], Route] = MappingProxyType(
         lifecycle.JobClosed: Route(kind="job.closed", fields=_BY_JOB),
         allocation.AllocationAnswered: Route(kind="allocation.answered"),
         allocation.AllocationDecided: Route(kind="decision", fields=_BY_JOB),
+        allocation.ShadowPricesUpdated: Route(kind="allocation.prices"),
         capacity.ProvisioningCommanded: Route(kind="provisioning.command", fields=_BY_JOB),
         capacity.SlotDecided: Route(kind="provisioning.slot"),
         capacity.CapacityReported: Route(kind="capacity.report"),
@@ -240,6 +241,7 @@ PRODUCERS: Mapping[str, tuple[type[Event], ...]] = MappingProxyType(
             capacity.SlotDecided,
             selection.PolicyWeightsUpdated,
             law.ValueTableRequested,
+            allocation.ShadowPricesUpdated,
             limits.LimitReached,
         ),
     }

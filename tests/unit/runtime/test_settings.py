@@ -45,8 +45,7 @@ SELECTION = {
     *("FORECAST_TIMEOUT_S", "RULE", "REHEARSALS", "SPOT_FIRM", "DECAY", "HORIZON_JOBS"),
     *("UTILITY_FLOOR_USD", "UTILITY_CEILING_USD", "WARM_START", "MOVES", "EGRESS_USD_PER_GB"),
     *("ZONE_EGRESS_USD_PER_GB", "LIMITS", "LIMIT_GRACE_S", "SPENDING", "CLOUD", "CLEARING"),
-    "BELIEFS",
-    *("SHARED_TABLES", "FAIRNESS", "TENANT_SHARES"),
+    *("BELIEFS", "SHARED_TABLES", "SHADOW_PRICES", "FAIRNESS", "TENANT_SHARES"),
 }
 VARIABLES = {
     AllocatorSettings: {
@@ -137,6 +136,7 @@ HELD = {
         shared_tables=True,
         fairness=2.5,
         tenant_shares="research=2",
+        shadow_prices=True,
     ),
     (PlacerSettings, "placement"): PlacerOptions(method="bace_pipe", cost="rent", moves=False),
     (AnalyticsSettings, "statistics"): StatisticsOptions(
@@ -159,6 +159,7 @@ SERVED = {
     "spending": DEFAULT_SPENDING.to_json(),
     "warm_start": shipped_weights(),
     "clearing": True,
+    "shadow_prices": True,
 }
 
 

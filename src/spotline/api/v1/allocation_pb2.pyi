@@ -434,6 +434,36 @@ class AllocationAnswered(_message.Message):
 Global___AllocationAnswered: _TypeAlias = AllocationAnswered  # noqa: Y015
 
 @_typing.final
+class ShadowPricesUpdated(_message.Message):
+    """What spot is worth to all jobs beyond its price, as their value tables count on it from now on.
+    Subject: allocation.prices.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SLOT_FIELD_NUMBER: _builtins.int
+    PRICES_FIELD_NUMBER: _builtins.int
+    slot: _builtins.int
+    """The last slot that was counted."""
+    @_builtins.property
+    def prices(self) -> _containers.RepeatedCompositeFieldContainer[Global___SpotWorth]:
+        """By offering id; where nothing is said spot is plenty."""
+
+    def __init__(
+        self,
+        *,
+        slot: _builtins.int = ...,
+        prices: _abc.Iterable[Global___SpotWorth] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["prices", b"prices", "slot", b"slot"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ShadowPricesUpdated: _TypeAlias = ShadowPricesUpdated  # noqa: Y015
+
+@_typing.final
 class AllocationDecided(_message.Message):
     """What a job is to hold from a moment of a slot on. Subject: decision.<tenant>.<job_id>."""
 

@@ -785,6 +785,7 @@ class GetMarketResponse(_message.Message):
     ENDS_NS_FIELD_NUMBER: _builtins.int
     SOURCE_FIELD_NUMBER: _builtins.int
     QUOTES_FIELD_NUMBER: _builtins.int
+    SHADOW_PRICES_FIELD_NUMBER: _builtins.int
     state: _market_pb2.MarketState.ValueType
     """Whether it goes on."""
     next_slot_start_ns: _builtins.int
@@ -803,6 +804,10 @@ class GetMarketResponse(_message.Message):
     def quotes(self) -> _containers.RepeatedCompositeFieldContainer[_market_pb2.SlotQuote]:
         """Of every offering in the open slot; of the offering that was named, a slot each, oldest first."""
 
+    @_builtins.property
+    def shadow_prices(self) -> _containers.RepeatedCompositeFieldContainer[_allocation_pb2.SpotWorth]:
+        """What spot is worth to all jobs beyond its price, where it is scarce."""
+
     def __init__(
         self,
         *,
@@ -812,10 +817,11 @@ class GetMarketResponse(_message.Message):
         ends_ns: _builtins.int = ...,
         source: _builtins.str = ...,
         quotes: _abc.Iterable[_market_pb2.SlotQuote] | None = ...,
+        shadow_prices: _abc.Iterable[_allocation_pb2.SpotWorth] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["clock", b"clock"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["clock", b"clock", "ends_ns", b"ends_ns", "next_slot_start_ns", b"next_slot_start_ns", "quotes", b"quotes", "source", b"source", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["clock", b"clock", "ends_ns", b"ends_ns", "next_slot_start_ns", b"next_slot_start_ns", "quotes", b"quotes", "shadow_prices", b"shadow_prices", "source", b"source", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -50,8 +50,8 @@ class Beside:
     """What is known beside the intents: the gangs of their jobs, and whose end the cloud brings.
 
     What is in `leave` is released, and not asked to end. Of the commands in `replacing` as many
-    releases are left out as launches are not granted.
-    `over` says why nothing is sent for a slot that is over; what may have been sent for it is looked up.
+    releases are left out as launches are not granted. `over` says why nothing is sent for a slot
+    that is over; what may have been sent for it is looked up.
     """
 
     gangs: GangCounts = field(default_factory=GangCounts)

@@ -16,8 +16,8 @@ from spotline.application.rollback import Rollback
 from spotline.application.selector.fold import fold
 from spotline.application.selector.job_run import JobRun, RunPhase
 from spotline.application.selector.learning import learner_of
-from spotline.application.selector.state import SelectorOptions, SelectorState
-from spotline.domain.events.allocation import AllocationAnswered
+from spotline.application.selector.state import SelectorOptions, SelectorState, state_at_start
+from spotline.domain.events.allocation import AllocationAnswered, ShadowPricesUpdated
 from spotline.domain.events.capacity import LaunchRefused, SlotDecided
 from spotline.domain.events.event import Event
 from spotline.domain.events.forecast import ForecastOverdue
@@ -27,7 +27,6 @@ from spotline.domain.events.limits import LimitReached
 from spotline.domain.events.market import MarketOpened, SlotOpened
 from spotline.domain.events.selection import PolicyWeightsUpdated
 from spotline.domain.forecasting.law_book import FIRST_AFTER_SLOTS, LawBook
-from spotline.domain.forecasting.trust import ForecastTrust
 from spotline.domain.limits.breaker import Breaker
 from spotline.domain.limits.freezes import Freezes
 from spotline.domain.limits.spend_book import SpendBook
@@ -44,6 +43,7 @@ FOLLOWED = (
     LimitReached,
     MarketLawLearned,
     PolicyWeightsUpdated,
+    ShadowPricesUpdated,
     SlotDecided,
     ValueTableReady,
 )
@@ -81,12 +81,7 @@ class Following:
     def __init__(self, options: SelectorOptions, pool: Sequence[Policy] = POOL) -> None:
         self.options = options
         self.pool = tuple(pool)
-        self._state = SelectorState(
-            learner=learner_of(options, self.pool),
-            trust=ForecastTrust(),
-            competing=options.competing,
-            shared_tables=options.shared_tables,
-        )
+        self._state = state_at_start(options, learner_of(options, self.pool))
         self._rollback = Rollback(self._state)
         self.left_out = 0
         self.last_left_out = ""
@@ -144,6 +139,7 @@ class Following:
             draws={},
             history=list(state.history),
             laws=dict(state.laws),
+            shadow=None if state.shadow is None else state.shadow.copied(),
             counts={name: list(counts) for name, counts in state.counts.items()},
             stock={name: list(stock) for name, stock in state.stock.items()},
             measuring=copy.copy(state.measuring),

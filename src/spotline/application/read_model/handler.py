@@ -13,6 +13,7 @@ from spotline.application.board.fold import BOARD_EVENTS
 from spotline.application.operations.fold import OPERATIONS_EVENTS
 from spotline.application.spec import NOTHING, Context, Outcome, Spec, Timer
 from spotline.application.tenancy import check_tenant
+from spotline.domain.events.allocation import ShadowPricesUpdated
 from spotline.domain.events.event import Event
 from spotline.domain.events.knowledge import ThroughputReestimated
 from spotline.domain.events.lifecycle import JobUpdated
@@ -28,6 +29,8 @@ SPEC = Spec(
         *(kind for kind in OPERATIONS_EVENTS if kind not in BOARD_EVENTS),
         # Told as happenings.
         AgentJoined,
+        # What spot is worth beside its price.
+        ShadowPricesUpdated,
         # Whether market time goes on.
         *(PipelineSubmitted, PlacementDecided, PlacementEnded),
     ),

@@ -29,7 +29,12 @@ from spotline.application.selector.state import SelectorOptions, SelectorState, 
 from spotline.application.selector.tripping import note_health
 from spotline.application.slot_checks import check_slot, completed, slot_of
 from spotline.domain.crowd.fairness import remembered
-from spotline.domain.events.allocation import AllocationAnswered, AllocationDecided, CallOutcome
+from spotline.domain.events.allocation import (
+    AllocationAnswered,
+    AllocationDecided,
+    CallOutcome,
+    ShadowPricesUpdated,
+)
 from spotline.domain.events.capacity import (
     CapacityLost,
     CapacityReported,
@@ -144,9 +149,11 @@ def _fold_job(state: SelectorState, event: Event) -> None:
         _admit(state, event)
     elif isinstance(event, ValueTableRequested):
         tables = state.runs[event.job_id].tables
-        tables[event.table.offering_id] = JobTable(
-            spec=event.table, named=event.named, slot=event.slot
-        )
+        asked = JobTable(spec=event.table, named=event.named, slot=event.slot)
+        known = tables.get(event.table.offering_id)
+        if known is not None:
+            asked = known.replaced_by(event.table, event.named, event.slot)
+        tables[event.table.offering_id] = asked
     elif isinstance(event, ValueTableReady):
         _note_ready(state, event)
     elif isinstance(
@@ -269,6 +276,10 @@ def _fold_slot(state: SelectorState, event: Event, options: SelectorOptions) -> 
         case AllocationDecided():
             note_launched(state, state.runs[event.job_id], event, options)
             _note_decided(state, event)
+        case ShadowPricesUpdated() if state.shadow is not None:
+            state.shadow.published = {
+                price.offering_id: price.micro_usd_per_instance_hour for price in event.prices
+            }
         case SlotDecided() if event.slot == state.slot:
             state.phase = SlotPhase.AWAITING_CAPACITY
             state.revision = event.revision
@@ -378,6 +389,11 @@ def _note_answer(state: SelectorState, event: AllocationAnswered) -> None:
             run = state.runs[answer.job_id]
             run.memory = answer.memory
             run.yielded = run.yielded or answer.yielded is not None
+        if state.shadow is not None and not event.revision:
+            state.shadow.note(
+                event.slot,
+                {w.offering_id: w.micro_usd_per_instance_hour for w in event.spot_worth},
+            )
     state.trigger = event
 
 

@@ -38,8 +38,14 @@ from spotline.application.selector.limiting import (
 from spotline.application.selector.offering_choice import best_offering
 from spotline.application.selector.parked_entries import frozen_by, unfrozen_by
 from spotline.application.selector.recomputing import recomputed_answer
+from spotline.application.selector.repricing import repriced, tables_repriced
 from spotline.application.selector.spending import within_limits
-from spotline.application.selector.state import SelectorOptions, SelectorState, SlotPhase
+from spotline.application.selector.state import (
+    SelectorOptions,
+    SelectorState,
+    SlotPhase,
+    state_at_start,
+)
 from spotline.application.selector.tables import (
     tables_again,
     tables_wanted,
@@ -52,8 +58,12 @@ from spotline.application.spec import NOTHING, Call, CallSpec, Context, Outcome,
 from spotline.application.tenancy import check_tenant
 from spotline.application.unfit import NOT_BELIEVED, Unfit
 from spotline.contracts.subjects import KINDS
-from spotline.domain.beliefs.spot_beliefs import SpotBeliefs
-from spotline.domain.events.allocation import AllocationAnswered, AllocationDecided, CallOutcome
+from spotline.domain.events.allocation import (
+    AllocationAnswered,
+    AllocationDecided,
+    CallOutcome,
+    ShadowPricesUpdated,
+)
 from spotline.domain.events.capacity import (
     CapacityLost,
     CapacityReported,
@@ -92,7 +102,6 @@ from spotline.domain.events.training import (
     JobSilent,
     TrainingRestarted,
 )
-from spotline.domain.forecasting.trust import ForecastTrust
 from spotline.domain.policies.answer import JobAnswer
 from spotline.domain.policies.interface import Policy
 from spotline.domain.policies.registry import POOL
@@ -112,6 +121,7 @@ _DECIDES = (
     SlotDecided,
     PolicyWeightsUpdated,
     ValueTableRequested,
+    ShadowPricesUpdated,
     LimitReached,
     BuyingFrozen,
     BuyingUnfrozen,
@@ -177,14 +187,7 @@ class SelectHandler:
 
     def initial(self) -> SelectorState:
         """No market, no jobs, equal weights or those of a warm start."""
-        return SelectorState(
-            learner=self._learner.copy(),
-            trust=ForecastTrust(),
-            competing=self._options.competing,
-            shared_tables=self._options.shared_tables,
-            clearing=self._options.clearing,
-            beliefs=SpotBeliefs() if self._options.beliefs else None,
-        )
+        return state_at_start(self._options, self._learner.copy())
 
     def check(self, state: SelectorState, event: Event) -> None:
         """Refuse a slot that cannot be gone on from, and another tenant's word; see `Checks`."""
@@ -270,6 +273,7 @@ class SelectHandler:
         learner = state.learner.copy()
         events += self._learn(state, closing, learner)
         running = [run for run in state.running() if run.job.job_id not in closing]
+        events += tables_repriced(state, running)
         events += self._admit(state, running, learner, ctx)
         return tuple(events)
 
@@ -343,7 +347,7 @@ class SelectHandler:
 
     def _ask(self, state: SelectorState, order: Sequence[str], ctx: Context) -> Outcome:
         if not order:
-            return Outcome(events=finish_slot(state, [], ctx, self._options))
+            return Outcome(events=(*repriced(state), *finish_slot(state, [], ctx, self._options)))
         request = allocate_request(state, order, self._options)
         return Outcome(
             calls=(Call(name=ALLOCATE_CALL, digest=self._digest(request), request=request),)
@@ -369,7 +373,7 @@ class SelectHandler:
         answers: Sequence[JobAnswer] = event.answers
         if event.outcome is not CallOutcome.ANSWERED:
             answers = fallback_answers(state, self._options)
-        return self._finished(state, answers, ctx)
+        return (*repriced(state), *self._finished(state, answers, ctx))
 
     def _finished(
         self, state: SelectorState, answers: Sequence[JobAnswer], ctx: Context

@@ -216,9 +216,7 @@ class JobRun:
         table = self.tables.get(offering_id)
         if table is None or table.stale:
             return None
-        if not table.is_announced:
-            return None
-        return table if slot > max(self.first_slot, table.named_after_slot) else None
+        return table.named_in(slot) if slot > self.first_slot else None
 
     def change(self, job: Job, program: JobProgram | None) -> None:
         """Go on as the job that its owner has made of it; all its tables are of the old one.

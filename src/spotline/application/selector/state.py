@@ -10,10 +10,11 @@ from functools import lru_cache
 
 from spotline.application.allocation.measuring import Measuring
 from spotline.application.allocation.tasks import program_of
-from spotline.application.allocation.value_tables import table_spec
+from spotline.application.allocation.value_tables import surcharged, table_spec
 from spotline.application.selector.job_run import JobRun, RunPhase
 from spotline.domain.beliefs.spot_beliefs import SpotBeliefs
 from spotline.domain.crowd.fairness import TenantGain, shares_of
+from spotline.domain.crowd.shadow_prices import ShadowPrices
 from spotline.domain.events.event import Event
 from spotline.domain.events.forecast import ForecastIssued
 from spotline.domain.events.market import SlotOpened
@@ -80,14 +81,15 @@ class SelectorOptions:
     crowds do worse with it (ADR 0062).
 
     With `clearing` the bids of all jobs are cleared together (ADR 0061); logs from before 0.3.0 serve
-    jobs in order of slack.
-
-    `beliefs` is the SHA-256 of the prior laws that spot counts which nobody publishes are believed by
-    (ADR 0068); empty, as in logs from before 0.3.0: plenty is assumed until a launch is refused.
+    jobs in order of slack. With `shadow_prices` value tables count spot of the slots to come at what
+    it was worth to all of them of late (ADR 0066); it needs `clearing`.
 
     `fairness` is the most that a tenant's bids count against another's where bids are cleared (1: all
     count the same): whose jobs got a smaller share of what they bid for counts for more (ADR 0069).
     `tenant_shares` says how much of its wishes a tenant is due: `research=2,search=1`, others 1.
+
+    `beliefs` is the SHA-256 of the prior laws that spot counts which nobody publishes are believed by
+    (ADR 0068); empty, as in logs from before 0.3.0: plenty is assumed until a launch is refused.
 
     Raises
     ------
@@ -116,9 +118,10 @@ class SelectorOptions:
     spending: str = ""
     shared_tables: bool = False
     clearing: bool = False
-    beliefs: str = ""
     fairness: float = 1.0
     tenant_shares: str = ""
+    beliefs: str = ""
+    shadow_prices: bool = False
 
     def __post_init__(self) -> None:
         if self.rule not in RULES:
@@ -163,7 +166,13 @@ _spending_of = lru_cache(maxsize=16)(spending_of)
 
 def where_uncounted(options: SelectorOptions) -> SelectorOptions:
     """The options on a market that publishes no counts: these are believed, nothing relies on them."""
-    return replace(options, spot_firm=False, clearing=False, beliefs=shipped_priors().sha256)
+    return replace(
+        options,
+        spot_firm=False,
+        clearing=False,
+        shadow_prices=False,
+        beliefs=shipped_priors().sha256,
+    )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -186,6 +195,7 @@ class SelectorState:
     `fairness_cost_micro_usd` what that cost in this revision.
     `reclaimed` are offerings of which the market took spot back as the slot opened, with `clearing`.
     `beliefs` are those of spot counts that nobody publishes, None where plenty is assumed.
+    `shadow` are the shadow prices, None where tables count on none.
     `heard` is the slot as it was opened, `opened` the same with the quotes that it lacked.
     """
 
@@ -196,6 +206,7 @@ class SelectorState:
     announced: set[str] = field(default_factory=set)
     clearing: bool = False
     beliefs: SpotBeliefs | None = None
+    shadow: ShadowPrices | None = None
     reclaimed: frozenset[str] = frozenset()
     mode: Mode = Mode.LIVE
     offerings: dict[str, Offering] = field(default_factory=dict)
@@ -389,7 +400,7 @@ class SelectorState:
     def table_spec(self, named: NamedLaw, offering_id: str, program: JobProgram) -> TableSpec:
         """The value table of a job that arrives now, for what running jobs leave of an offering."""
         quotes = {sq.quote.offering_id: sq.quote for sq in self.current.quotes}
-        return table_spec(
+        spec = table_spec(
             program,
             named,
             self.offerings[offering_id],
@@ -399,9 +410,18 @@ class SelectorState:
             taken=None if self.shared_tables else self._taken_of(offering_id),
             on_demand_reserve_slots=self._stock_of(program.allowed_counts, offering_id)[0],
         )
+        surcharge = self.spot_surcharge(offering_id)
+        return surcharged(spec, surcharge, program, named.law) if surcharge else spec
+
+    def spot_surcharge(self, offering_id: str) -> int:
+        """The shadow price of spot, as tables that are asked for now count on it."""
+        return 0 if self.shadow is None else self.shadow.published.get(offering_id, 0)
 
     def _taken_of(self, offering_id: str) -> int:
         """Spot that running jobs are to hold of an offering."""
+        if self.shadow is not None:
+            # Their bids are in the shadow price: what they hold may be this job's if it is worth more.
+            return 0
         running = self.running() if self.competing else ()
         return sum(run.target.spot for run in running if run.offering_id == offering_id)
 
@@ -448,3 +468,16 @@ class SelectorState:
             span_s: self.spend.spent_since(self.slot - max(0, -(-span_s // slot_s) - 1))
             for span_s in spans_s
         }
+
+
+def state_at_start(options: SelectorOptions, learner: Learner) -> SelectorState:
+    """What a selector with these options knows before the first event: no market, no jobs."""
+    return SelectorState(
+        learner=learner,
+        trust=ForecastTrust(),
+        competing=options.competing,
+        shared_tables=options.shared_tables,
+        clearing=options.clearing,
+        beliefs=SpotBeliefs() if options.beliefs else None,
+        shadow=ShadowPrices() if options.shadow_prices else None,
+    )

@@ -68,17 +68,34 @@ def tables_with_room(
 def taken_by(
     state: SelectorState, running: Sequence[JobRun], options: SelectorOptions
 ) -> list[tuple[str, int]]:
-    """What jobs that run may take of each offering; of a reservation that is their claim."""
+    """What jobs that run take of each offering; of a reservation that is their claim.
+
+    With shadow prices that is what each needs in the mean until its deadline: the load of a fluid,
+    which fills an offering as far as jobs can take turns on it. Without, it is all that each may take.
+    """
     if not options.competing:
         return []
     taken = []
     for run in running:
         reservation = state.offerings[run.offering_id].reservation
-        most = run.job.max_instances
         if reservation is not None:
-            most = claim_on(reservation, run.job.allowed_counts)
-        taken.append((run.offering_id, most))
+            used = claim_on(reservation, run.job.allowed_counts)
+        elif options.shadow_prices:
+            used = _mean_use(state, run)
+        else:
+            used = run.job.max_instances
+        taken.append((run.offering_id, used))
     return taken
+
+
+def _mean_use(state: SelectorState, run: JobRun) -> int:
+    """Instances that do the rest of a job's work by its deadline, in the mean; rounded up."""
+    program = state.program_of(run.job, run.offering_id)
+    most = program.max_instances
+    left = program.work_quanta - run.state.progress_quanta
+    elapsed = run.elapsed_slots(state.slot) if run.first_slot >= 0 else 0
+    whole = max(1, program.deadline_slots - elapsed) * program.slot_s
+    return min(most, max(0, -(-left * most // (program.rate_quanta_per_s[most] * whole))))
 
 
 def tables_again(

@@ -42,6 +42,12 @@ def fleet(
     fairness: Annotated[
         float, typer.Option(min=1, help="The most that a tenant's bids count; 1: all the same.")
     ] = 1.0,
+    shadow_prices: Annotated[
+        bool, typer.Option(help="Let value tables count on shadow prices, as `up` does.")
+    ] = True,
+    censored: Annotated[
+        bool, typer.Option(help="Hide counts: what spot there is shows only by asking for it.")
+    ] = False,
     slot_only: Annotated[
         tuple[int, int] | None,
         typer.Option(
@@ -52,12 +58,19 @@ def fleet(
     ] = None,
 ) -> None:
     """Run crowds of jobs under every policy, held against a bound that no joint schedule exceeds."""
+    from spotline.application.selector.state import where_uncounted
     from spotline.bench.fleet.cells import all_cells, cell_named, default_cells
     from spotline.bench.fleet.policies import SHIPPED
     from spotline.bench.fleet.run import FleetOptions, run_fleet
     from spotline.bench.fleet.slot_times import SLOT_SIZES, time_slots
+    from spotline.replay.clouds import Information
 
-    selector = replace(SHIPPED, clearing=clearing, fairness=fairness)
+    selector = replace(
+        SHIPPED,
+        clearing=clearing,
+        shadow_prices=clearing and shadow_prices,
+        fairness=fairness,
+    )
     console = open_console()
     tell = teller(console)
     figures: dict[str, Any] = {"command": command_line(), "slot_s": {}, "memory_mb": {}}
@@ -65,8 +78,13 @@ def fleet(
     if slot_only is None:
         cells = tuple(cell_named(name) for name in only or ())
         cells = cells or (all_cells() if everything else default_cells())
+        information = Information.CENSORED if censored else Information.FULL
         options = FleetOptions(
-            data=data, seeds=tuple(range(1, seeds + 1)), processes=processes, selector=selector
+            data=data,
+            seeds=tuple(range(1, seeds + 1)),
+            processes=processes,
+            selector=where_uncounted(selector) if censored else selector,
+            information=information,
         )
         figures |= run_fleet(cells, options, tell)
     for jobs, offerings in sizes:

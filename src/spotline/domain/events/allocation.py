@@ -38,6 +38,17 @@ class AllocationAnswered:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ShadowPricesUpdated:
+    """What spot is worth to all jobs beyond its price, as tables count on it from now on.
+
+    By offering id; where nothing is said spot is plenty. `slot` is the last that was counted.
+    """
+
+    slot: int
+    prices: tuple[SpotWorth, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AllocationDecided:
     """What a job is to hold from `offset_s` into the slot on, and whether it moves for that.
 

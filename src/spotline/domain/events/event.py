@@ -48,6 +48,7 @@ Event = (
     | forecast.ForecastIssued
     | lifecycle.JobAdmitted
     | allocation.AllocationDecided
+    | allocation.ShadowPricesUpdated
     | capacity.ProvisioningCommanded
     | capacity.SlotDecided
     | lifecycle.JobAdvanced
