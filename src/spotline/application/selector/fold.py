@@ -335,6 +335,11 @@ def _open_slot(state: SelectorState, event: SlotOpened, options: SelectorOptions
         stock = state.stock.setdefault(slot_quote.quote.offering_id, [])
         stock.append(on_demand.instances if on_demand.known else UNCOUNTED)
         del stock[: -options.history_slots]
+    if state.shadow is not None:
+        there = {quoted.quote.offering_id: quoted.quote.spot_available for quoted in opened.quotes}
+        state.shadow.open(
+            event.slot, {name: count.instances for name, count in there.items() if count.known}
+        )
     state.slot = event.slot
     state.heard = event
     state.opened = opened
