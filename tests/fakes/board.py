@@ -31,7 +31,7 @@ from spotline.domain.jobs.job import Job
 from spotline.domain.jobs.lot import JobHolding, Lot
 from spotline.domain.jobs.outlook import JobOutlook
 from spotline.domain.market.offering import CapacityType
-from spotline.domain.policies.answer import DecisionReason, Move
+from spotline.domain.policies.answer import DecisionReason, Move, Yielded
 from tests.fakes.allocator import EAST, START_NS, job, market_opened, slot_opened
 
 NO_LOTS: tuple[Lot, ...] = ()
@@ -104,6 +104,8 @@ class BoardStory:
         *,
         move_from: str = "",
         offset_s: int = 0,
+        cleared: bool = False,
+        yielded: Yielded | None = None,
     ) -> BoardStory:
         move = Move(from_offering_id=move_from, overhead_s=90, cost_micro_usd=0)
         return self.of_job(
@@ -117,6 +119,8 @@ class BoardStory:
             forecast_used=True,
             explanation="as the selector says",
             move=move if move_from else None,
+            cleared=cleared,
+            yielded=yielded,
         )
 
     def reported(self, lots: tuple[Lot, ...], *, offset_s: int = 0) -> BoardStory:

@@ -177,8 +177,10 @@ class NastyRig:
             elif isinstance(event, LaunchRefused):
                 assert event.refusal_class is not None
                 # What is frozen is what a stranger is tagged with.
-                frozen = event.detail.startswith("buying is stopped (")
-                assert frozen is (event.refusal_class is RefusalClass.LIMIT)
+                ours = event.detail.startswith(
+                    ("buying is stopped (", f"slot {self.slot} was over")
+                )
+                assert ours is (event.refusal_class is RefusalClass.LIMIT)
                 assert event.granted < event.requested
             elif isinstance(event, InterruptionNoticed):
                 assert event.lead_s >= 0

@@ -295,6 +295,7 @@ SAMPLES = (
         slot_s=1800,
         quotes=(SlotQuote(quote=QUOTE, age_s=30),),
         last=True,
+        missed=3,
     ),
     ForecastOverdue(slot=17, waited_ms=2500),
     JobSubmitted(job=JOB, ts_event_ns=START_NS),

@@ -116,6 +116,8 @@ class Timer:
 
     `timer_id` names it across calls of `due`; the event's id derives from it, so firing twice is
     firing once. `needs_gate` marks a timer the host may hold back (a replayed market's clock).
+    `late` says, by wall time, what is recorded in its place as it is due: what was asked for may be
+    over by then. None: what was asked for, however late.
     """
 
     timer_id: str
@@ -123,6 +125,11 @@ class Timer:
     events: tuple[Event, ...]
     needs_gate: bool = False
     not_before_ns: int = 0
+    late: Callable[[int], Timer] | None = field(default=None, compare=False)
+
+    def at_wall_ns(self, now_ns: int) -> Timer:
+        """What to record at a moment of wall time."""
+        return self if self.late is None else self.late(now_ns)
 
 
 class Checks(Protocol[TakenT]):

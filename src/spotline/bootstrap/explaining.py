@@ -7,7 +7,6 @@ import os
 import threading
 from collections.abc import AsyncIterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from typing import Annotated
 
 from pydantic import AfterValidator, ValidationInfo
@@ -15,12 +14,13 @@ from pydantic import AfterValidator, ValidationInfo
 from spotline.adapters.nats.stream import NatsEventStream
 from spotline.application.explaining.messages import DecisionExplanation, DecisionQuery
 from spotline.application.explaining.ports import ExplainerBusy
-from spotline.application.selector.state import SelectorOptions
+from spotline.application.selector.state import SelectorOptions, where_uncounted
 from spotline.bootstrap.clouds import SIMULATED, follows_market
 from spotline.bootstrap.parts import BusAddress, open_stream
 from spotline.contracts.envelope import StoredEntry
 from spotline.contracts.errors import ConfigError, ProviderUnavailable
 from spotline.domain.limits.spending import DEFAULT_SPENDING
+from spotline.domain.market.prior_laws import shipped_priors
 from spotline.domain.selection.prior import shipped_weights
 from spotline.replay.explain import Entries, LogExplainer
 from spotline.runtime.settings import OptionVariables
@@ -43,20 +43,15 @@ CloudName = Annotated[str, AfterValidator(_known_cloud)]
 """The name of a cloud that is installed."""
 
 
-def uncounted(options: SelectorOptions) -> SelectorOptions:
-    """Options on a market that shows no counts: none is firm, scarce or priced."""
-    return replace(options, spot_firm=False, clearing=False, shadow_prices=False)
-
-
 def served_options(stated: object, info: ValidationInfo) -> object:
     """The options that an environment states, by default with all that a service has.
 
     That is limits, prior weights, and where counts are shown clearing and shadow prices. A live market
-    shows none: a deadline does not count on spot there, and there is nothing to clear.
+    shows none: they are believed, a deadline does not count on spot there, and there is nothing to clear.
     """
     firm = not follows_market(info.data.get("cloud", SIMULATED))
     if isinstance(stated, SelectorOptions):
-        return stated if firm else uncounted(stated)
+        return stated if firm else where_uncounted(stated)
     if not isinstance(stated, Mapping):
         return stated
     by_default = {
@@ -66,6 +61,7 @@ def served_options(stated: object, info: ValidationInfo) -> object:
         "warm_start": shipped_weights(),
         "clearing": firm,
         "shadow_prices": firm,
+        "beliefs": "" if firm else shipped_priors().sha256,
     }
     return {**by_default, **stated}
 

@@ -20,6 +20,8 @@ from spotline.cli.wording import NOTHING, held_text, lasting, moment, probabilit
 
 if TYPE_CHECKING:
     from spotline.application.explaining.messages import (
+        BidOption,
+        ClearedBids,
         ConsideredAlternative,
         DecisionExplanation,
         DecisionInput,
@@ -32,6 +34,13 @@ _COLUMNS = (
     Column("USD later", Kind.NUMBER, rank=2),
     Column("P(on time)", Kind.NUMBER, rank=1),
     Column("USD worse", Kind.NUMBER),
+    Column("why not", Kind.SENTENCE, rank=1),
+)
+_BID_COLUMNS = (
+    Column("bid", Kind.ID),
+    Column("on", Kind.ID, rank=2),
+    Column("USD more for it", Kind.NUMBER),
+    Column("others lose", Kind.NUMBER, rank=1),
     Column("why not", Kind.SENTENCE, rank=1),
 )
 # Of alternatives that nothing cut, and of those that one thing cut.
@@ -64,6 +73,7 @@ def print_explanation(explanation: DecisionExplanation, *, everything: bool) -> 
         ]
     )
     _print_alternatives(explanation, everything=everything)
+    _print_bids(explanation, everything=everything)
     print_line()
     print_line("made from", style="bold")
     print_facts([(each.kind, _input_text(each)) for each in explanation.inputs])
@@ -117,6 +127,51 @@ def _print_alternatives(explanation: DecisionExplanation, *, everything: bool) -
     if left_out:
         print_line(f"{left_out} more with --all")
     print_facts([("valued by", explanation.method)])
+
+
+def _print_bids(explanation: DecisionExplanation, *, everything: bool) -> None:
+    """What it bid for where there was anything to clear for it."""
+    cleared = explanation.clearing
+    if cleared is None or (len(cleared.options) < 2 and not everything):
+        return
+    print_line()
+    jobs = f"{cleared.jobs} job{'' if cleared.jobs == 1 else 's'}"
+    print_line(f"bids, cleared with those of {jobs}", style="bold")
+    styles = ["bold" if each.chosen else "" for each in cleared.options]
+    rows = [_bid_row(each) for each in cleared.options]
+    print_table(_BID_COLUMNS, rows, styles=styles, whole=True)
+    print_facts(_bid_facts(cleared))
+
+
+def _bid_row(each: BidOption) -> tuple[str, ...]:
+    kinds = ((each.spot, "spot"), (each.on_demand, "on-demand"))
+    held = " + ".join(f"{count} {kind}" for count, kind in kinds if count)
+    lose = each.others_lose_micro_usd
+    return (
+        held or "nothing",
+        each.offering_id,
+        NOTHING if each.chosen else usd(each.more_micro_usd),
+        NOTHING if lose is None else usd(lose),
+        "got it" if each.chosen else each.why,
+    )
+
+
+def _bid_facts(cleared: ClearedBids) -> list[tuple[str, str]]:
+    facts = [
+        (
+            "spot is scarce",
+            f"one more on {worth.offering_id} is worth {usd(worth.micro_usd_per_instance_hour)} "
+            "USD/h beyond its price",
+        )
+        for worth in cleared.spot_worth
+    ]
+    gap = cleared.gap_micro_usd
+    best = (
+        f"the best there is to within {usd(gap)} USD" if gap else "proven to be the best there is"
+    )
+    fair = cleared.fairness_cost_micro_usd
+    cost = [("fairness", f"cost all jobs together {usd(fair)} USD")] if fair else []
+    return [*facts, ("the clearing", best), *cost]
 
 
 def _home_of(alternatives: Sequence[ConsideredAlternative]) -> str:

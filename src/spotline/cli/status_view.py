@@ -119,6 +119,9 @@ def board_facts(board: JobBoard) -> list[tuple[str, str]]:
         held = f"{fleet.spot} spot + {fleet.on_demand} on-demand"
         facts.append(("held", f"{held}, {usd(fleet.micro_usd_per_hour)} USD per hour"))
         facts.append(("billed", f"{usd(fleet.billed_micro_usd)} USD"))
+        if fleet.fairness_cost_micro_usd:
+            cost = usd(fleet.fairness_cost_micro_usd)
+            facts.append(("fairness", f"between tenants, has cost all jobs together {cost} USD"))
         looks = [
             f"{count} {word}"
             for count, word in ((fleet.at_risk, "AT RISK"), (fleet.stalled, "STALLED"))

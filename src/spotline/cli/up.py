@@ -24,6 +24,7 @@ from spotline.cli.identities import AskIdentity, IdentityHosts, Issuers, Mtls, a
 from spotline.cli.modes_view import paper_line
 from spotline.cli.ports import check_ports
 from spotline.cli.priors import Priors, WarmStart
+from spotline.cli.sharing import Fairness, TenantShares, shared
 from spotline.cli.stores import StoreOption, store_folder
 from spotline.cli.tables import fact_lines, print_line
 from spotline.cli.up_market import AskedPace, market_of, with_reserved
@@ -242,6 +243,8 @@ def up(
     most_open_jobs: MostOpenJobs = DEFAULTS.most_open_jobs_a_tenant,
     warm_start: WarmStart = None,
     priors: Priors = True,
+    fairness: Fairness = 1.0,
+    tenant_shares: TenantShares = "",
     identity: AskIdentity = True,
     identity_hosts: IdentityHosts = "",
     issuers: Issuers = None,
@@ -292,7 +295,7 @@ def up(
             http_hosts=_listed(http_hosts),
             quote_margin=quote_margin,
             placer=PlacerOptions(method=placement_method, cost=placement_cost),
-            selector=_deciding_on(runs.market, selection),
+            selector=_deciding_on(runs.market, shared(selection, fairness, tenant_shares)),
             priors=priors,
             caps=caps,
             ingest=judged(paced, runs.market, (price_sanity, list_price, stale_after)),
@@ -352,14 +355,11 @@ def _limited(
 
 
 def _deciding_on(market: AnyMarket, selection: SelectorOptions) -> SelectorOptions:
-    """Of a live market nobody publishes what spot there is: no deadline counts on it, none is shared."""
-    from dataclasses import replace
-
+    """Of a live market nobody publishes what spot there is: it is believed, and no deadline counts on it."""
+    from spotline.application.selector.state import where_uncounted
     from spotline.domain.market.live_market import LiveMarket
 
-    if not isinstance(market, LiveMarket):
-        return selection
-    return replace(selection, spot_firm=False, clearing=False, shadow_prices=False)
+    return where_uncounted(selection) if isinstance(market, LiveMarket) else selection
 
 
 def _chosen(cloud: str, mode: str, config: SpotlineConfig | None) -> tuple[Mode, ChosenCloud]:

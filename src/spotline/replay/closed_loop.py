@@ -18,7 +18,7 @@ from spotline.domain.market.market import Market
 from spotline.domain.market.prior_laws import NO_PRIORS, PriorLaws
 from spotline.domain.policies.registry import policy_named
 from spotline.domain.units import NS_PER_S
-from spotline.replay.clouds import Information
+from spotline.replay.clouds import Information, TellingCloud
 from spotline.replay.course import MarketCourse, course_of, slots_of
 from spotline.replay.parts import Issued, answer_in_process
 from spotline.replay.selector_run import SelectorRun, run_selector
@@ -33,7 +33,8 @@ class LoopOptions:
     """How rules run: `spotline` as `selector` says; `seed` varies which policies it draws.
 
     `watch_laws`: what a market did before its law changed is forgotten.
-    Laws are drawn towards `priors`.
+    Laws are drawn towards `priors`. Where `information` is withheld, all rules run against a cloud that
+    refuses and takes back.
     """
 
     forecaster: str = DEFAULT_FORECASTER
@@ -42,6 +43,7 @@ class LoopOptions:
     seed: int = 0
     selector: SelectorOptions = field(default_factory=SelectorOptions)
     priors: PriorLaws = NO_PRIORS
+    information: Information = Information.FULL
 
 
 def closed_loop(
@@ -65,25 +67,35 @@ def closed_loop(
     if not jobs:
         return {name: () for name in rules}
     market = market.between(0, _slots_needed(market, jobs))
-    if any(name == SPOTLINE or policy_named(name).needs_forecast for name in rules):
+    withheld = options.information is not Information.FULL
+    if withheld or any(name == SPOTLINE or policy_named(name).needs_forecast for name in rules):
         course = course_of(
             market,
             options.forecaster,
             options.horizon_slots,
-            Information.FULL,
+            options.information,
             watch_laws=options.watch_laws,
             priors=options.priors,
         )
     else:
         course = course_unforecast(market)
     return {
-        name: tuple(run_rule(course, jobs, name, options.selector, options.seed).lives(jobs))
+        name: tuple(
+            run_rule(course, jobs, name, options.selector, options.seed, options.information).lives(
+                jobs
+            )
+        )
         for name in rules
     }
 
 
 def run_rule(
-    course: MarketCourse, jobs: Sequence[Job], name: str, options: SelectorOptions, seed: int
+    course: MarketCourse,
+    jobs: Sequence[Job],
+    name: str,
+    options: SelectorOptions,
+    seed: int,
+    information: Information = Information.FULL,
 ) -> SelectorRun:
     """Run all jobs together under one rule, in the selector's order and by its accounting."""
     if name == SPOTLINE:
@@ -92,7 +104,10 @@ def run_rule(
         # A pool of one: nothing to choose.
         alone = replace(options, rehearsals=0, moves=False)
         handler = SelectHandler(alone, digest=no_digest, pool=(policy_named(name),))
-    return run_selector(course, jobs, handler, answer_in_process, seed)
+    cloud = None
+    if information is not Information.FULL:
+        cloud = TellingCloud(course.real, information, sharing=True)
+    return run_selector(course, jobs, handler, answer_in_process, seed, cloud=cloud)
 
 
 def no_digest(request: object) -> str:

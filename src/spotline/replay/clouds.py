@@ -164,6 +164,8 @@ class TellingCloud:
         held_on_demand = before.on_demand if before else 0
         got_spot = min(target.spot, max(spot, held_spot))
         got_on_demand = min(target.on_demand, max(on_demand, held_on_demand))
+        if command.keep_until_granted:
+            got_on_demand += min(held_on_demand - got_on_demand, target.spot - got_spot)
         if got_spot or got_on_demand:
             state.held[job_id] = Lot(
                 offering_id=target.offering_id, spot=got_spot, on_demand=got_on_demand

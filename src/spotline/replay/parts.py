@@ -157,6 +157,7 @@ def _answered(call: Call, answer: AllocateAnswer) -> AllocationAnswered:
         outcome=CallOutcome.ANSWERED,
         answers=answer.answers,
         spot_worth=answer.spot_worth,
+        fairness=answer.fairness,
     )
 
 

@@ -125,4 +125,4 @@ class ArmedTimers:
         if armed.timer.needs_gate and self._gate is not None:
             await self._gate(armed.timer)
         armed.recording = True
-        await self._record(armed.timer)
+        await self._record(armed.timer.at_wall_ns(self._clock.now_ns()))

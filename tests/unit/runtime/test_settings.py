@@ -19,6 +19,7 @@ from spotline.application.placer.options import PlacerOptions
 from spotline.application.selector.state import SelectorOptions
 from spotline.bootstrap import process
 from spotline.domain.limits.spending import DEFAULT_SPENDING
+from spotline.domain.market.prior_laws import shipped_priors
 from spotline.domain.selection.prior import shipped_weights
 from spotline.domain.statistics.windows import WindowSpec
 from spotline.runtime.settings import ServiceSettings, problems_of, stated_by_file
@@ -44,7 +45,7 @@ SELECTION = {
     *("FORECAST_TIMEOUT_S", "RULE", "REHEARSALS", "SPOT_FIRM", "DECAY", "HORIZON_JOBS"),
     *("UTILITY_FLOOR_USD", "UTILITY_CEILING_USD", "WARM_START", "MOVES", "EGRESS_USD_PER_GB"),
     *("ZONE_EGRESS_USD_PER_GB", "LIMITS", "LIMIT_GRACE_S", "SPENDING", "CLOUD", "CLEARING"),
-    *("SHARED_TABLES", "SHADOW_PRICES"),
+    *("BELIEFS", "SHARED_TABLES", "SHADOW_PRICES", "FAIRNESS", "TENANT_SHARES"),
 }
 VARIABLES = {
     AllocatorSettings: {
@@ -130,8 +131,11 @@ HELD = {
         limit_grace_s=30,
         spending='{"launches_per_minute": 5}',
         clearing=True,
+        beliefs=shipped_priors().sha256,
         # Where it serves, jobs always share.
         shared_tables=True,
+        fairness=2.5,
+        tenant_shares="research=2",
         shadow_prices=True,
     ),
     (PlacerSettings, "placement"): PlacerOptions(method="bace_pipe", cost="rent", moves=False),

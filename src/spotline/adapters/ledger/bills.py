@@ -11,6 +11,7 @@ from sqlalchemy import bindparam, or_
 from spotline.adapters.ledger import tables as t
 from spotline.adapters.ledger.rows import OwnedRows, Transaction, columns_of, value_of
 from spotline.adapters.ledger.statements import StoredRow, owned
+from spotline.application.cloud_actuator.ports import BilledInstance
 from spotline.contracts.errors import LedgerDamaged
 from spotline.domain.events.capacity import CostAccrued
 from spotline.domain.ledger.billing import Charge
@@ -22,6 +23,7 @@ from spotline.domain.ledger.bills import (
     apportion,
     strongest,
 )
+from spotline.domain.ledger.instance_life import LifeState
 from spotline.domain.market.offering import CapacityType
 
 _CHARGES, _SPEND = owned(t.charges), owned(t.spend)
@@ -29,6 +31,14 @@ _CHARGES_SINCE = owned(t.charges, t.charges.c.slot >= bindparam("first_slot"))
 _SPEND_OF = owned(t.spend, t.spend.c.job_id == bindparam("job_id"))
 _BILLS, _SETTLEMENTS = owned(t.bills), owned(t.settlements)
 _BILLS_OF = owned(t.bills, t.bills.c.job_id == bindparam("job_id"))
+# A launch has no instance.
+_ENDED_SINCE = owned(
+    t.lives,
+    t.lives.c.state == LifeState.ENDED.value,
+    t.lives.c.since_ns >= bindparam("since_ns"),
+    t.lives.c.instance_id != "",
+    order=[t.lives.c.instance_id],
+)
 # What was held at any time from `first_slot` to `last_slot`.
 HELD_DURING = owned(
     t.instances,
@@ -91,6 +101,20 @@ class BillRows(OwnedRows):
         """Those of these instances of which somebody said what they cost in the end."""
         words = self._read_keyed(t.settlements, t.settlements.c.instance_id, instance_ids)
         return frozenset(row.instance_id for row in words)
+
+    def unsettled(self, since_ns: int) -> Sequence[BilledInstance]:
+        """Instances that have ended since then, and of which nobody said what they cost, by id."""
+        rows = self._read(_ENDED_SINCE, since_ns=since_ns)
+        known = self.settled([row.instance_id for row in rows])
+        return [
+            BilledInstance(
+                instance_id=row.instance_id,
+                offering_id=row.offering_id,
+                capacity_type=CapacityType(row.capacity_type),
+            )
+            for row in rows
+            if row.instance_id not in known
+        ]
 
     def settle(self, settlements: Sequence[Settlement]) -> None:
         """Record what instances cost in the end. Idempotent; an older word of a source changes nothing."""

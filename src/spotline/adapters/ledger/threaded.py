@@ -10,6 +10,7 @@ from spotline.adapters.ledger.sql import SqlLedger
 from spotline.application.cloud_actuator.agreed_mark import AgreedMark
 from spotline.application.cloud_actuator.ports import (
     Admission,
+    BilledInstance,
     LedgerEntry,
     LedgerIntent,
     Owner,
@@ -147,6 +148,10 @@ class ThreadedLedger:
     async def settled(self, instance_ids: Sequence[str]) -> frozenset[str]:
         """Those of these instances of which somebody said what they cost in the end."""
         return await asyncio.to_thread(self._ledger.settled, instance_ids)
+
+    async def unsettled(self, since_ns: int) -> Sequence[BilledInstance]:
+        """Instances that have ended since then, and of which nobody said what they cost, by id."""
+        return await asyncio.to_thread(self._ledger.unsettled, since_ns)
 
     async def settle(self, settlements: Sequence[Settlement]) -> None:
         """Record what instances cost in the end, as one transaction."""

@@ -248,9 +248,9 @@ class Yielded(_message.Message):
     spot: _builtins.int
     """How many instances."""
     to_job_id: _builtins.str
-    """To whom."""
+    """To whom; empty in a decision: to a job of another tenant."""
     gain_micro_usd: _builtins.int
-    """How much more it is worth there in all, micro-USD."""
+    """How much more it is worth there in all, micro-USD; below 0: less, for fairness between tenants."""
     def __init__(
         self,
         *,
@@ -294,6 +294,90 @@ class SpotWorth(_message.Message):
 Global___SpotWorth: _TypeAlias = SpotWorth  # noqa: Y015
 
 @_typing.final
+class TenantWeight(_message.Message):
+    """How much a tenant's bids count."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TENANT_FIELD_NUMBER: _builtins.int
+    WEIGHT_MILLI_FIELD_NUMBER: _builtins.int
+    tenant: _builtins.str
+    """Whose."""
+    weight_milli: _builtins.int
+    """Thousandths, >= 1000."""
+    def __init__(
+        self,
+        *,
+        tenant: _builtins.str = ...,
+        weight_milli: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["tenant", b"tenant", "weight_milli", b"weight_milli"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TenantWeight: _TypeAlias = TenantWeight  # noqa: Y015
+
+@_typing.final
+class TenantGain(_message.Message):
+    """What a tenant's jobs gained in a slot, against holding nothing of what is scarce."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TENANT_FIELD_NUMBER: _builtins.int
+    GOT_MICRO_USD_FIELD_NUMBER: _builtins.int
+    WISHED_MICRO_USD_FIELD_NUMBER: _builtins.int
+    tenant: _builtins.str
+    """Whose."""
+    got_micro_usd: _builtins.int
+    """By what they got, micro-USD."""
+    wished_micro_usd: _builtins.int
+    """What the best that each bid for would have been worth, micro-USD."""
+    def __init__(
+        self,
+        *,
+        tenant: _builtins.str = ...,
+        got_micro_usd: _builtins.int = ...,
+        wished_micro_usd: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["got_micro_usd", b"got_micro_usd", "tenant", b"tenant", "wished_micro_usd", b"wished_micro_usd"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TenantGain: _TypeAlias = TenantGain  # noqa: Y015
+
+@_typing.final
+class SlotFairness(_message.Message):
+    """Fairness between tenants in one slot."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    COST_MICRO_USD_FIELD_NUMBER: _builtins.int
+    GAINS_FIELD_NUMBER: _builtins.int
+    cost_micro_usd: _builtins.int
+    """What it cost all jobs together, against the clearing without weights, micro-USD."""
+    @_builtins.property
+    def gains(self) -> _containers.RepeatedCompositeFieldContainer[Global___TenantGain]:
+        """What each tenant gained, by tenant."""
+
+    def __init__(
+        self,
+        *,
+        cost_micro_usd: _builtins.int = ...,
+        gains: _abc.Iterable[Global___TenantGain] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cost_micro_usd", b"cost_micro_usd", "gains", b"gains"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SlotFairness: _TypeAlias = SlotFairness  # noqa: Y015
+
+@_typing.final
 class AllocationAnswered(_message.Message):
     """What the allocator said, or how the call failed. Subject: allocation.answered."""
 
@@ -306,6 +390,7 @@ class AllocationAnswered(_message.Message):
     ANSWERS_FIELD_NUMBER: _builtins.int
     DETAIL_FIELD_NUMBER: _builtins.int
     SPOT_WORTH_FIELD_NUMBER: _builtins.int
+    FAIRNESS_FIELD_NUMBER: _builtins.int
     slot: _builtins.int
     """The slot that was asked about."""
     revision: _builtins.int
@@ -324,6 +409,10 @@ class AllocationAnswered(_message.Message):
     def spot_worth(self) -> _containers.RepeatedCompositeFieldContainer[Global___SpotWorth]:
         """What scarce spot was worth, by offering id."""
 
+    @_builtins.property
+    def fairness(self) -> Global___SlotFairness:
+        """What fairness between tenants cost; absent: it was not asked for."""
+
     def __init__(
         self,
         *,
@@ -334,10 +423,11 @@ class AllocationAnswered(_message.Message):
         answers: _abc.Iterable[Global___JobAnswer] | None = ...,
         detail: _builtins.str = ...,
         spot_worth: _abc.Iterable[Global___SpotWorth] | None = ...,
+        fairness: Global___SlotFairness | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["fairness", b"fairness"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["answers", b"answers", "detail", b"detail", "outcome", b"outcome", "request_digest", b"request_digest", "revision", b"revision", "slot", b"slot", "spot_worth", b"spot_worth"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answers", b"answers", "detail", b"detail", "fairness", b"fairness", "outcome", b"outcome", "request_digest", b"request_digest", "revision", b"revision", "slot", b"slot", "spot_worth", b"spot_worth"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -390,6 +480,8 @@ class AllocationDecided(_message.Message):
     FORECAST_USED_FIELD_NUMBER: _builtins.int
     EXPLANATION_FIELD_NUMBER: _builtins.int
     MOVE_FIELD_NUMBER: _builtins.int
+    CLEARED_FIELD_NUMBER: _builtins.int
+    YIELDED_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     """Which job."""
     tenant: _builtins.str
@@ -408,6 +500,8 @@ class AllocationDecided(_message.Message):
     """Whether a forecast was used."""
     explanation: _builtins.str
     """Why, for people."""
+    cleared: _builtins.bool
+    """Whether the bids of all jobs were cleared together; otherwise jobs were served in order."""
     @_builtins.property
     def lots(self) -> _containers.RepeatedCompositeFieldContainer[Global___Lot]:
         """What to hold; empty: nothing."""
@@ -415,6 +509,12 @@ class AllocationDecided(_message.Message):
     @_builtins.property
     def move(self) -> Global___Move:
         """From where to the offering of its lots it moves; absent: it stays."""
+
+    @_builtins.property
+    def yielded(self) -> Global___Yielded:
+        """Spot that it wanted and left to another; absent: it got all that it bid for. A job of another
+        tenant is not named.
+        """
 
     def __init__(
         self,
@@ -430,10 +530,12 @@ class AllocationDecided(_message.Message):
         forecast_used: _builtins.bool = ...,
         explanation: _builtins.str = ...,
         move: Global___Move | None = ...,
+        cleared: _builtins.bool = ...,
+        yielded: Global___Yielded | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["move", b"move"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["move", b"move", "yielded", b"yielded"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["explanation", b"explanation", "forecast_used", b"forecast_used", "job_id", b"job_id", "lots", b"lots", "move", b"move", "offset_s", b"offset_s", "policy_id", b"policy_id", "reason", b"reason", "revision", b"revision", "slot", b"slot", "tenant", b"tenant"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cleared", b"cleared", "explanation", b"explanation", "forecast_used", b"forecast_used", "job_id", b"job_id", "lots", b"lots", "move", b"move", "offset_s", b"offset_s", "policy_id", b"policy_id", "reason", b"reason", "revision", b"revision", "slot", b"slot", "tenant", b"tenant", "yielded", b"yielded"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

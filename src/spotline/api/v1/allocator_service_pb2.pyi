@@ -162,6 +162,7 @@ class Alternative(_message.Message):
     ON_DEMAND_RESERVE_SLOTS_FIELD_NUMBER: _builtins.int
     RESCUE_INSTANCES_FIELD_NUMBER: _builtins.int
     NOTICE_LEAD_S_FIELD_NUMBER: _builtins.int
+    SPOT_RISK_PPM_FIELD_NUMBER: _builtins.int
     offering_id: _builtins.str
     """Which offering."""
     instance_type: _builtins.str
@@ -176,6 +177,8 @@ class Alternative(_message.Message):
     """As in JobTask, of this offering."""
     notice_lead_s: _builtins.int
     """As in JobTask, of this offering."""
+    spot_risk_ppm: _builtins.int
+    """Chance that no spot is there, where nobody publishes what is; parts per million."""
     @_builtins.property
     def table_use(self) -> _law_pb2.TableUse:
         """The job's value table there."""
@@ -191,10 +194,11 @@ class Alternative(_message.Message):
         on_demand_reserve_slots: _builtins.int = ...,
         rescue_instances: _builtins.int = ...,
         notice_lead_s: _builtins.int | None = ...,
+        spot_risk_ppm: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_notice_lead_s", b"_notice_lead_s", "notice_lead_s", b"notice_lead_s", "table_use", b"table_use"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_notice_lead_s", b"_notice_lead_s", "instance_type", b"instance_type", "migrate_s", b"migrate_s", "move_cost_micro_usd", b"move_cost_micro_usd", "notice_lead_s", b"notice_lead_s", "offering_id", b"offering_id", "on_demand_reserve_slots", b"on_demand_reserve_slots", "rescue_instances", b"rescue_instances", "table_use", b"table_use"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_notice_lead_s", b"_notice_lead_s", "instance_type", b"instance_type", "migrate_s", b"migrate_s", "move_cost_micro_usd", b"move_cost_micro_usd", "notice_lead_s", b"notice_lead_s", "offering_id", b"offering_id", "on_demand_reserve_slots", b"on_demand_reserve_slots", "rescue_instances", b"rescue_instances", "spot_risk_ppm", b"spot_risk_ppm", "table_use", b"table_use"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__notice_lead_s: _TypeAlias = _typing.Literal["notice_lead_s"]  # noqa: Y015
     _WhichOneofArgType__notice_lead_s: _TypeAlias = _typing.Literal["_notice_lead_s", b"_notice_lead_s"]  # noqa: Y015
@@ -220,6 +224,7 @@ class AllocateRequest(_message.Message):
     TAKEN_FIELD_NUMBER: _builtins.int
     CLEARING_FIELD_NUMBER: _builtins.int
     RECLAIMED_OFFERING_IDS_FIELD_NUMBER: _builtins.int
+    TENANT_WEIGHTS_FIELD_NUMBER: _builtins.int
     slot: _builtins.int
     """Slot number."""
     revision: _builtins.int
@@ -260,6 +265,10 @@ class AllocateRequest(_message.Message):
         was interrupted. Elsewhere it yields. With clearing only.
         """
 
+    @_builtins.property
+    def tenant_weights(self) -> _containers.RepeatedCompositeFieldContainer[_allocation_pb2.TenantWeight]:
+        """How much tenants' bids count; empty: all the same, and what that costs is not worked out."""
+
     def __init__(
         self,
         *,
@@ -275,10 +284,11 @@ class AllocateRequest(_message.Message):
         taken: _abc.Iterable[_allocation_pb2.Lot] | None = ...,
         clearing: _builtins.bool = ...,
         reclaimed_offering_ids: _abc.Iterable[_builtins.str] | None = ...,
+        tenant_weights: _abc.Iterable[_allocation_pb2.TenantWeight] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["forecast", b"forecast"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["clearing", b"clearing", "forecast", b"forecast", "laws", b"laws", "offset_s", b"offset_s", "quotes", b"quotes", "reason", b"reason", "reclaimed_offering_ids", b"reclaimed_offering_ids", "revision", b"revision", "slot", b"slot", "slot_s", b"slot_s", "taken", b"taken", "tasks", b"tasks"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["clearing", b"clearing", "forecast", b"forecast", "laws", b"laws", "offset_s", b"offset_s", "quotes", b"quotes", "reason", b"reason", "reclaimed_offering_ids", b"reclaimed_offering_ids", "revision", b"revision", "slot", b"slot", "slot_s", b"slot_s", "taken", b"taken", "tasks", b"tasks", "tenant_weights", b"tenant_weights"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -293,6 +303,7 @@ class AllocateResponse(_message.Message):
     ANSWERS_FIELD_NUMBER: _builtins.int
     REQUEST_DIGEST_FIELD_NUMBER: _builtins.int
     SPOT_WORTH_FIELD_NUMBER: _builtins.int
+    FAIRNESS_FIELD_NUMBER: _builtins.int
     request_digest: _builtins.str
     """SHA-256 of the request, hexadecimal."""
     @_builtins.property
@@ -303,16 +314,21 @@ class AllocateResponse(_message.Message):
     def spot_worth(self) -> _containers.RepeatedCompositeFieldContainer[_allocation_pb2.SpotWorth]:
         """What scarce spot was worth, by offering id; with clearing only."""
 
+    @_builtins.property
+    def fairness(self) -> _allocation_pb2.SlotFairness:
+        """What fairness between tenants cost; absent: it was not asked for."""
+
     def __init__(
         self,
         *,
         answers: _abc.Iterable[_allocation_pb2.JobAnswer] | None = ...,
         request_digest: _builtins.str = ...,
         spot_worth: _abc.Iterable[_allocation_pb2.SpotWorth] | None = ...,
+        fairness: _allocation_pb2.SlotFairness | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["fairness", b"fairness"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["answers", b"answers", "request_digest", b"request_digest", "spot_worth", b"spot_worth"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answers", b"answers", "fairness", b"fairness", "request_digest", b"request_digest", "spot_worth", b"spot_worth"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

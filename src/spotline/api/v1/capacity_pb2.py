@@ -27,37 +27,37 @@ from spotline.api.v1 import freeze_pb2 as spotline_dot_api_dot_v1_dot_freeze__pb
 from spotline.api.v1 import market_pb2 as spotline_dot_api_dot_v1_dot_market__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1espotline/api/v1/capacity.proto\x12\x0fspotline.api.v1\x1a spotline/api/v1/allocation.proto\x1a\x1cspotline/api/v1/freeze.proto\x1a\x1cspotline/api/v1/market.proto\"\x92\x02\n\x15ProvisioningCommanded\x12\x12\n\ncommand_id\x18\x01 \x01(\t\x12\x0e\n\x06job_id\x18\x02 \x01(\t\x12\x0e\n\x06tenant\x18\x03 \x01(\t\x12\x12\n\nquota_pool\x18\x04 \x01(\t\x12\x0c\n\x04slot\x18\x05 \x01(\x03\x12\x10\n\x08revision\x18\x06 \x01(\x03\x12\x10\n\x08offset_s\x18\x07 \x01(\x03\x12$\n\x06target\x18\x08 \x01(\x0b\x32\x14.spotline.api.v1.Lot\x12\x1f\n\x17transfer_cost_micro_usd\x18\t \x01(\x03\x12\x1a\n\x12\x65xcepted_on_demand\x18\n \x01(\x03\x12\x1c\n\x14quote_left_micro_usd\x18\x0b \x01(\x03\"Q\n\x0bSlotDecided\x12\x0c\n\x04slot\x18\x01 \x01(\x03\x12\x10\n\x08revision\x18\x02 \x01(\x03\x12\x10\n\x08offset_s\x18\x03 \x01(\x03\x12\x10\n\x08\x63ommands\x18\x04 \x01(\x03\"\xd0\x02\n\rLaunchRefused\x12\x12\n\ncommand_id\x18\x01 \x01(\t\x12\x0e\n\x06job_id\x18\x02 \x01(\t\x12\x0e\n\x06tenant\x18\x03 \x01(\t\x12\x13\n\x0boffering_id\x18\x04 \x01(\t\x12\x34\n\rcapacity_type\x18\x05 \x01(\x0e\x32\x1d.spotline.api.v1.CapacityType\x12\x0c\n\x04slot\x18\x06 \x01(\x03\x12\x11\n\trequested\x18\x07 \x01(\x03\x12\x0f\n\x07granted\x18\x08 \x01(\x03\x12\x0e\n\x06\x64\x65tail\x18\t \x01(\t\x12\x34\n\rrefusal_class\x18\n \x01(\x0e\x32\x1d.spotline.api.v1.RefusalClass\x12\x15\n\rretry_after_s\x18\x0b \x01(\x03\x12\x31\n\x0blimit_scope\x18\x0c \x01(\x0e\x32\x1c.spotline.api.v1.FreezeScope\"3\n\x11\x43\x61pacitySignalled\x12\x0c\n\x04slot\x18\x01 \x01(\x03\x12\x10\n\x08offset_s\x18\x02 \x01(\x03\"\xc1\x01\n\x13InterruptionNoticed\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x13\n\x0boffering_id\x18\x03 \x01(\t\x12\x14\n\x0cinstance_ids\x18\x04 \x03(\t\x12\x0c\n\x04slot\x18\x05 \x01(\x03\x12\x10\n\x08offset_s\x18\x06 \x01(\x03\x12\x0e\n\x06lead_s\x18\x07 \x01(\x03\x12/\n\x04kind\x18\x08 \x01(\x0e\x32!.spotline.api.v1.InterruptionKind\"\x82\x01\n\x15InterruptionWithdrawn\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x13\n\x0boffering_id\x18\x03 \x01(\t\x12\x14\n\x0cinstance_ids\x18\x04 \x03(\t\x12\x0c\n\x04slot\x18\x05 \x01(\x03\x12\x10\n\x08offset_s\x18\x06 \x01(\x03\"y\n\x0c\x43\x61pacityLost\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x13\n\x0boffering_id\x18\x03 \x01(\t\x12\x14\n\x0cinstance_ids\x18\x04 \x03(\t\x12\x0c\n\x04slot\x18\x05 \x01(\x03\x12\x10\n\x08offset_s\x18\x06 \x01(\x03\"{\n\x0eInstancesEnded\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x13\n\x0boffering_id\x18\x03 \x01(\t\x12\x14\n\x0cinstance_ids\x18\x04 \x03(\t\x12\x0c\n\x04slot\x18\x05 \x01(\x03\x12\x10\n\x08offset_s\x18\x06 \x01(\x03\"V\n\nJobHolding\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\"\n\x04lots\x18\x02 \x03(\x0b\x32\x14.spotline.api.v1.Lot\x12\x14\n\x0cinstance_ids\x18\x03 \x03(\t\"\x84\x01\n\x10\x43\x61pacityReported\x12\x0c\n\x04slot\x18\x01 \x01(\x03\x12\x10\n\x08revision\x18\x02 \x01(\x03\x12\x10\n\x08offset_s\x18\x03 \x01(\x03\x12\x0f\n\x07settled\x18\x04 \x01(\x08\x12-\n\x08holdings\x18\x05 \x03(\x0b\x32\x1b.spotline.api.v1.JobHolding\"\x81\x02\n\x0b\x43ostAccrued\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x13\n\x0boffering_id\x18\x03 \x01(\t\x12\x12\n\nquota_pool\x18\x04 \x01(\t\x12\x34\n\rcapacity_type\x18\x05 \x01(\x0e\x32\x1d.spotline.api.v1.CapacityType\x12\x0c\n\x04slot\x18\x06 \x01(\x03\x12\x11\n\tinstances\x18\x07 \x01(\x03\x12\x0e\n\x06held_s\x18\x08 \x01(\x03\x12\x17\n\x0fprice_micro_usd\x18\t \x01(\x03\x12\x16\n\x0e\x63ost_micro_usd\x18\n \x01(\x03\x12\x11\n\testimated\x18\x0b \x01(\x08*\x86\x01\n\x10InterruptionKind\x12!\n\x1dINTERRUPTION_KIND_UNSPECIFIED\x10\x00\x12(\n$INTERRUPTION_KIND_CAPACITY_RECLAIMED\x10\x01\x12%\n!INTERRUPTION_KIND_INSTANCE_FAILED\x10\x02*\xd4\x02\n\x0cRefusalClass\x12\x1d\n\x19REFUSAL_CLASS_UNSPECIFIED\x10\x00\x12\x1d\n\x19REFUSAL_CLASS_NO_CAPACITY\x10\x01\x12\x17\n\x13REFUSAL_CLASS_QUOTA\x10\x02\x12\x1d\n\x19REFUSAL_CLASS_UNSUPPORTED\x10\x03\x12\x1e\n\x1aREFUSAL_CLASS_UNAUTHORISED\x10\x04\x12\x1b\n\x17REFUSAL_CLASS_THROTTLED\x10\x05\x12\x18\n\x14REFUSAL_CLASS_SERVER\x10\x06\x12\x19\n\x15REFUSAL_CLASS_NETWORK\x10\x07\x12 \n\x1cREFUSAL_CLASS_TOKEN_MISMATCH\x10\x08\x12!\n\x1dREFUSAL_CLASS_UNKNOWN_OUTCOME\x10\t\x12\x17\n\x13REFUSAL_CLASS_LIMIT\x10\nb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1espotline/api/v1/capacity.proto\x12\x0fspotline.api.v1\x1a spotline/api/v1/allocation.proto\x1a\x1cspotline/api/v1/freeze.proto\x1a\x1cspotline/api/v1/market.proto\"\xae\x02\n\x15ProvisioningCommanded\x12\x12\n\ncommand_id\x18\x01 \x01(\t\x12\x0e\n\x06job_id\x18\x02 \x01(\t\x12\x0e\n\x06tenant\x18\x03 \x01(\t\x12\x12\n\nquota_pool\x18\x04 \x01(\t\x12\x0c\n\x04slot\x18\x05 \x01(\x03\x12\x10\n\x08revision\x18\x06 \x01(\x03\x12\x10\n\x08offset_s\x18\x07 \x01(\x03\x12$\n\x06target\x18\x08 \x01(\x0b\x32\x14.spotline.api.v1.Lot\x12\x1f\n\x17transfer_cost_micro_usd\x18\t \x01(\x03\x12\x1a\n\x12\x65xcepted_on_demand\x18\n \x01(\x03\x12\x1c\n\x14quote_left_micro_usd\x18\x0b \x01(\x03\x12\x1a\n\x12keep_until_granted\x18\x0c \x01(\x08\"r\n\x0bSlotDecided\x12\x0c\n\x04slot\x18\x01 \x01(\x03\x12\x10\n\x08revision\x18\x02 \x01(\x03\x12\x10\n\x08offset_s\x18\x03 \x01(\x03\x12\x10\n\x08\x63ommands\x18\x04 \x01(\x03\x12\x1f\n\x17\x66\x61irness_cost_micro_usd\x18\x05 \x01(\x03\"\xd0\x02\n\rLaunchRefused\x12\x12\n\ncommand_id\x18\x01 \x01(\t\x12\x0e\n\x06job_id\x18\x02 \x01(\t\x12\x0e\n\x06tenant\x18\x03 \x01(\t\x12\x13\n\x0boffering_id\x18\x04 \x01(\t\x12\x34\n\rcapacity_type\x18\x05 \x01(\x0e\x32\x1d.spotline.api.v1.CapacityType\x12\x0c\n\x04slot\x18\x06 \x01(\x03\x12\x11\n\trequested\x18\x07 \x01(\x03\x12\x0f\n\x07granted\x18\x08 \x01(\x03\x12\x0e\n\x06\x64\x65tail\x18\t \x01(\t\x12\x34\n\rrefusal_class\x18\n \x01(\x0e\x32\x1d.spotline.api.v1.RefusalClass\x12\x15\n\rretry_after_s\x18\x0b \x01(\x03\x12\x31\n\x0blimit_scope\x18\x0c \x01(\x0e\x32\x1c.spotline.api.v1.FreezeScope\"3\n\x11\x43\x61pacitySignalled\x12\x0c\n\x04slot\x18\x01 \x01(\x03\x12\x10\n\x08offset_s\x18\x02 \x01(\x03\"\xc1\x01\n\x13InterruptionNoticed\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x13\n\x0boffering_id\x18\x03 \x01(\t\x12\x14\n\x0cinstance_ids\x18\x04 \x03(\t\x12\x0c\n\x04slot\x18\x05 \x01(\x03\x12\x10\n\x08offset_s\x18\x06 \x01(\x03\x12\x0e\n\x06lead_s\x18\x07 \x01(\x03\x12/\n\x04kind\x18\x08 \x01(\x0e\x32!.spotline.api.v1.InterruptionKind\"\x82\x01\n\x15InterruptionWithdrawn\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x13\n\x0boffering_id\x18\x03 \x01(\t\x12\x14\n\x0cinstance_ids\x18\x04 \x03(\t\x12\x0c\n\x04slot\x18\x05 \x01(\x03\x12\x10\n\x08offset_s\x18\x06 \x01(\x03\"y\n\x0c\x43\x61pacityLost\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x13\n\x0boffering_id\x18\x03 \x01(\t\x12\x14\n\x0cinstance_ids\x18\x04 \x03(\t\x12\x0c\n\x04slot\x18\x05 \x01(\x03\x12\x10\n\x08offset_s\x18\x06 \x01(\x03\"{\n\x0eInstancesEnded\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x13\n\x0boffering_id\x18\x03 \x01(\t\x12\x14\n\x0cinstance_ids\x18\x04 \x03(\t\x12\x0c\n\x04slot\x18\x05 \x01(\x03\x12\x10\n\x08offset_s\x18\x06 \x01(\x03\"V\n\nJobHolding\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\"\n\x04lots\x18\x02 \x03(\x0b\x32\x14.spotline.api.v1.Lot\x12\x14\n\x0cinstance_ids\x18\x03 \x03(\t\"\x84\x01\n\x10\x43\x61pacityReported\x12\x0c\n\x04slot\x18\x01 \x01(\x03\x12\x10\n\x08revision\x18\x02 \x01(\x03\x12\x10\n\x08offset_s\x18\x03 \x01(\x03\x12\x0f\n\x07settled\x18\x04 \x01(\x08\x12-\n\x08holdings\x18\x05 \x03(\x0b\x32\x1b.spotline.api.v1.JobHolding\"\x81\x02\n\x0b\x43ostAccrued\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x13\n\x0boffering_id\x18\x03 \x01(\t\x12\x12\n\nquota_pool\x18\x04 \x01(\t\x12\x34\n\rcapacity_type\x18\x05 \x01(\x0e\x32\x1d.spotline.api.v1.CapacityType\x12\x0c\n\x04slot\x18\x06 \x01(\x03\x12\x11\n\tinstances\x18\x07 \x01(\x03\x12\x0e\n\x06held_s\x18\x08 \x01(\x03\x12\x17\n\x0fprice_micro_usd\x18\t \x01(\x03\x12\x16\n\x0e\x63ost_micro_usd\x18\n \x01(\x03\x12\x11\n\testimated\x18\x0b \x01(\x08*\x86\x01\n\x10InterruptionKind\x12!\n\x1dINTERRUPTION_KIND_UNSPECIFIED\x10\x00\x12(\n$INTERRUPTION_KIND_CAPACITY_RECLAIMED\x10\x01\x12%\n!INTERRUPTION_KIND_INSTANCE_FAILED\x10\x02*\xd4\x02\n\x0cRefusalClass\x12\x1d\n\x19REFUSAL_CLASS_UNSPECIFIED\x10\x00\x12\x1d\n\x19REFUSAL_CLASS_NO_CAPACITY\x10\x01\x12\x17\n\x13REFUSAL_CLASS_QUOTA\x10\x02\x12\x1d\n\x19REFUSAL_CLASS_UNSUPPORTED\x10\x03\x12\x1e\n\x1aREFUSAL_CLASS_UNAUTHORISED\x10\x04\x12\x1b\n\x17REFUSAL_CLASS_THROTTLED\x10\x05\x12\x18\n\x14REFUSAL_CLASS_SERVER\x10\x06\x12\x19\n\x15REFUSAL_CLASS_NETWORK\x10\x07\x12 \n\x1cREFUSAL_CLASS_TOKEN_MISMATCH\x10\x08\x12!\n\x1dREFUSAL_CLASS_UNKNOWN_OUTCOME\x10\t\x12\x17\n\x13REFUSAL_CLASS_LIMIT\x10\nb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'spotline.api.v1.capacity_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_INTERRUPTIONKIND']._serialized_start=1958
-  _globals['_INTERRUPTIONKIND']._serialized_end=2092
-  _globals['_REFUSALCLASS']._serialized_start=2095
-  _globals['_REFUSALCLASS']._serialized_end=2435
+  _globals['_INTERRUPTIONKIND']._serialized_start=2019
+  _globals['_INTERRUPTIONKIND']._serialized_end=2153
+  _globals['_REFUSALCLASS']._serialized_start=2156
+  _globals['_REFUSALCLASS']._serialized_end=2496
   _globals['_PROVISIONINGCOMMANDED']._serialized_start=146
-  _globals['_PROVISIONINGCOMMANDED']._serialized_end=420
-  _globals['_SLOTDECIDED']._serialized_start=422
-  _globals['_SLOTDECIDED']._serialized_end=503
-  _globals['_LAUNCHREFUSED']._serialized_start=506
-  _globals['_LAUNCHREFUSED']._serialized_end=842
-  _globals['_CAPACITYSIGNALLED']._serialized_start=844
-  _globals['_CAPACITYSIGNALLED']._serialized_end=895
-  _globals['_INTERRUPTIONNOTICED']._serialized_start=898
-  _globals['_INTERRUPTIONNOTICED']._serialized_end=1091
-  _globals['_INTERRUPTIONWITHDRAWN']._serialized_start=1094
-  _globals['_INTERRUPTIONWITHDRAWN']._serialized_end=1224
-  _globals['_CAPACITYLOST']._serialized_start=1226
-  _globals['_CAPACITYLOST']._serialized_end=1347
-  _globals['_INSTANCESENDED']._serialized_start=1349
-  _globals['_INSTANCESENDED']._serialized_end=1472
-  _globals['_JOBHOLDING']._serialized_start=1474
-  _globals['_JOBHOLDING']._serialized_end=1560
-  _globals['_CAPACITYREPORTED']._serialized_start=1563
-  _globals['_CAPACITYREPORTED']._serialized_end=1695
-  _globals['_COSTACCRUED']._serialized_start=1698
-  _globals['_COSTACCRUED']._serialized_end=1955
+  _globals['_PROVISIONINGCOMMANDED']._serialized_end=448
+  _globals['_SLOTDECIDED']._serialized_start=450
+  _globals['_SLOTDECIDED']._serialized_end=564
+  _globals['_LAUNCHREFUSED']._serialized_start=567
+  _globals['_LAUNCHREFUSED']._serialized_end=903
+  _globals['_CAPACITYSIGNALLED']._serialized_start=905
+  _globals['_CAPACITYSIGNALLED']._serialized_end=956
+  _globals['_INTERRUPTIONNOTICED']._serialized_start=959
+  _globals['_INTERRUPTIONNOTICED']._serialized_end=1152
+  _globals['_INTERRUPTIONWITHDRAWN']._serialized_start=1155
+  _globals['_INTERRUPTIONWITHDRAWN']._serialized_end=1285
+  _globals['_CAPACITYLOST']._serialized_start=1287
+  _globals['_CAPACITYLOST']._serialized_end=1408
+  _globals['_INSTANCESENDED']._serialized_start=1410
+  _globals['_INSTANCESENDED']._serialized_end=1533
+  _globals['_JOBHOLDING']._serialized_start=1535
+  _globals['_JOBHOLDING']._serialized_end=1621
+  _globals['_CAPACITYREPORTED']._serialized_start=1624
+  _globals['_CAPACITYREPORTED']._serialized_end=1756
+  _globals['_COSTACCRUED']._serialized_start=1759
+  _globals['_COSTACCRUED']._serialized_end=2016
 # @@protoc_insertion_point(module_scope)

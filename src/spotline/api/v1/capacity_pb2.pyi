@@ -121,6 +121,7 @@ class ProvisioningCommanded(_message.Message):
     TRANSFER_COST_MICRO_USD_FIELD_NUMBER: _builtins.int
     EXCEPTED_ON_DEMAND_FIELD_NUMBER: _builtins.int
     QUOTE_LEFT_MICRO_USD_FIELD_NUMBER: _builtins.int
+    KEEP_UNTIL_GRANTED_FIELD_NUMBER: _builtins.int
     command_id: _builtins.str
     """Unique; equal commands of a redelivery have equal ids."""
     job_id: _builtins.str
@@ -143,6 +144,8 @@ class ProvisioningCommanded(_message.Message):
     """
     quote_left_micro_usd: _builtins.int
     """What is left of the job's on-demand quote before that, micro-USD."""
+    keep_until_granted: _builtins.bool
+    """What is launched replaces what is released: of that, as many are kept as are not granted."""
     @_builtins.property
     def target(self) -> _allocation_pb2.Lot:
         """The counts to hold."""
@@ -161,10 +164,11 @@ class ProvisioningCommanded(_message.Message):
         transfer_cost_micro_usd: _builtins.int = ...,
         excepted_on_demand: _builtins.int = ...,
         quote_left_micro_usd: _builtins.int = ...,
+        keep_until_granted: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["target", b"target"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["command_id", b"command_id", "excepted_on_demand", b"excepted_on_demand", "job_id", b"job_id", "offset_s", b"offset_s", "quota_pool", b"quota_pool", "quote_left_micro_usd", b"quote_left_micro_usd", "revision", b"revision", "slot", b"slot", "target", b"target", "tenant", b"tenant", "transfer_cost_micro_usd", b"transfer_cost_micro_usd"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["command_id", b"command_id", "excepted_on_demand", b"excepted_on_demand", "job_id", b"job_id", "keep_until_granted", b"keep_until_granted", "offset_s", b"offset_s", "quota_pool", b"quota_pool", "quote_left_micro_usd", b"quote_left_micro_usd", "revision", b"revision", "slot", b"slot", "target", b"target", "tenant", b"tenant", "transfer_cost_micro_usd", b"transfer_cost_micro_usd"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -180,6 +184,7 @@ class SlotDecided(_message.Message):
     REVISION_FIELD_NUMBER: _builtins.int
     OFFSET_S_FIELD_NUMBER: _builtins.int
     COMMANDS_FIELD_NUMBER: _builtins.int
+    FAIRNESS_COST_MICRO_USD_FIELD_NUMBER: _builtins.int
     slot: _builtins.int
     """Slot number."""
     revision: _builtins.int
@@ -188,6 +193,8 @@ class SlotDecided(_message.Message):
     """Moment of the slot they hold from, seconds after its opening."""
     commands: _builtins.int
     """How many commands the revision has."""
+    fairness_cost_micro_usd: _builtins.int
+    """What fairness between tenants cost all jobs together in this revision, micro-USD."""
     def __init__(
         self,
         *,
@@ -195,10 +202,11 @@ class SlotDecided(_message.Message):
         revision: _builtins.int = ...,
         offset_s: _builtins.int = ...,
         commands: _builtins.int = ...,
+        fairness_cost_micro_usd: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["commands", b"commands", "offset_s", b"offset_s", "revision", b"revision", "slot", b"slot"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["commands", b"commands", "fairness_cost_micro_usd", b"fairness_cost_micro_usd", "offset_s", b"offset_s", "revision", b"revision", "slot", b"slot"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -25,19 +25,23 @@ _sym_db = _symbol_database.Default()
 from spotline.api.v1 import allocation_pb2 as spotline_dot_api_dot_v1_dot_allocation__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!spotline/api/v1/explanation.proto\x12\x0fspotline.api.v1\x1a spotline/api/v1/allocation.proto\"\xa5\x02\n\x15\x43onsideredAlternative\x12\"\n\x04lots\x18\x01 \x03(\x0b\x32\x14.spotline.api.v1.Lot\x12\x0e\n\x06\x63hosen\x18\x02 \x01(\x08\x12 \n\x18immediate_cost_micro_usd\x18\x03 \x01(\x03\x12\x1c\n\x14\x63ost_to_go_micro_usd\x18\x04 \x01(\x03\x12\x19\n\x11utility_micro_usd\x18\x05 \x01(\x03\x12\x1f\n\x17on_time_probability_ppm\x18\x06 \x01(\x03\x12\x1a\n\x12worse_by_micro_usd\x18\x07 \x01(\x03\x12,\n\x03\x63ut\x18\x08 \x01(\x0e\x32\x1f.spotline.api.v1.AlternativeCut\x12\x12\n\ncut_detail\x18\t \x01(\t\"S\n\rDecisionInput\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\n\n\x02id\x18\x02 \x01(\t\x12\x0b\n\x03seq\x18\x03 \x01(\x03\x12\r\n\x05\x61ge_s\x18\x04 \x01(\x03\x12\x0c\n\x04text\x18\x05 \x01(\t\"[\n\tCauseLink\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\x0b\n\x03seq\x18\x02 \x01(\x03\x12\x10\n\x08\x65vent_id\x18\x03 \x01(\t\x12\x13\n\x0bts_event_ns\x18\x04 \x01(\x03\x12\x0c\n\x04text\x18\x05 \x01(\t*\x9d\x02\n\x0e\x41lternativeCut\x12\x1f\n\x1b\x41LTERNATIVE_CUT_UNSPECIFIED\x10\x00\x12 \n\x1c\x41LTERNATIVE_CUT_AVAILABILITY\x10\x01\x12\x1b\n\x17\x41LTERNATIVE_CUT_YIELDED\x10\x02\x12\x19\n\x15\x41LTERNATIVE_CUT_LIMIT\x10\x03\x12\x19\n\x15\x41LTERNATIVE_CUT_QUOTA\x10\x04\x12\x1c\n\x18\x41LTERNATIVE_CUT_TOPOLOGY\x10\x05\x12\x1e\n\x1a\x41LTERNATIVE_CUT_SAFETY_NET\x10\x06\x12\x1d\n\x19\x41LTERNATIVE_CUT_COOL_DOWN\x10\x07\x12\x18\n\x14\x41LTERNATIVE_CUT_RULE\x10\x08\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!spotline/api/v1/explanation.proto\x12\x0fspotline.api.v1\x1a spotline/api/v1/allocation.proto\"\xa5\x02\n\x15\x43onsideredAlternative\x12\"\n\x04lots\x18\x01 \x03(\x0b\x32\x14.spotline.api.v1.Lot\x12\x0e\n\x06\x63hosen\x18\x02 \x01(\x08\x12 \n\x18immediate_cost_micro_usd\x18\x03 \x01(\x03\x12\x1c\n\x14\x63ost_to_go_micro_usd\x18\x04 \x01(\x03\x12\x19\n\x11utility_micro_usd\x18\x05 \x01(\x03\x12\x1f\n\x17on_time_probability_ppm\x18\x06 \x01(\x03\x12\x1a\n\x12worse_by_micro_usd\x18\x07 \x01(\x03\x12,\n\x03\x63ut\x18\x08 \x01(\x0e\x32\x1f.spotline.api.v1.AlternativeCut\x12\x12\n\ncut_detail\x18\t \x01(\t\"\xb4\x01\n\tBidOption\x12\x13\n\x0boffering_id\x18\x01 \x01(\t\x12\x0c\n\x04spot\x18\x02 \x01(\x03\x12\x11\n\ton_demand\x18\x03 \x01(\x03\x12\x0e\n\x06\x63hosen\x18\x04 \x01(\x08\x12\x16\n\x0emore_micro_usd\x18\x05 \x01(\x03\x12\"\n\x15others_lose_micro_usd\x18\x06 \x01(\x03H\x00\x88\x01\x01\x12\x0b\n\x03why\x18\x07 \x01(\tB\x18\n\x16_others_lose_micro_usd\"\xb0\x01\n\x0b\x43learedBids\x12\x0c\n\x04jobs\x18\x01 \x01(\x03\x12+\n\x07options\x18\x02 \x03(\x0b\x32\x1a.spotline.api.v1.BidOption\x12.\n\nspot_worth\x18\x03 \x03(\x0b\x32\x1a.spotline.api.v1.SpotWorth\x12\x15\n\rgap_micro_usd\x18\x04 \x01(\x03\x12\x1f\n\x17\x66\x61irness_cost_micro_usd\x18\x05 \x01(\x03\"S\n\rDecisionInput\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\n\n\x02id\x18\x02 \x01(\t\x12\x0b\n\x03seq\x18\x03 \x01(\x03\x12\r\n\x05\x61ge_s\x18\x04 \x01(\x03\x12\x0c\n\x04text\x18\x05 \x01(\t\"[\n\tCauseLink\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\x0b\n\x03seq\x18\x02 \x01(\x03\x12\x10\n\x08\x65vent_id\x18\x03 \x01(\t\x12\x13\n\x0bts_event_ns\x18\x04 \x01(\x03\x12\x0c\n\x04text\x18\x05 \x01(\t*\x9d\x02\n\x0e\x41lternativeCut\x12\x1f\n\x1b\x41LTERNATIVE_CUT_UNSPECIFIED\x10\x00\x12 \n\x1c\x41LTERNATIVE_CUT_AVAILABILITY\x10\x01\x12\x1b\n\x17\x41LTERNATIVE_CUT_YIELDED\x10\x02\x12\x19\n\x15\x41LTERNATIVE_CUT_LIMIT\x10\x03\x12\x19\n\x15\x41LTERNATIVE_CUT_QUOTA\x10\x04\x12\x1c\n\x18\x41LTERNATIVE_CUT_TOPOLOGY\x10\x05\x12\x1e\n\x1a\x41LTERNATIVE_CUT_SAFETY_NET\x10\x06\x12\x1d\n\x19\x41LTERNATIVE_CUT_COOL_DOWN\x10\x07\x12\x18\n\x14\x41LTERNATIVE_CUT_RULE\x10\x08\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'spotline.api.v1.explanation_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_ALTERNATIVECUT']._serialized_start=563
-  _globals['_ALTERNATIVECUT']._serialized_end=848
+  _globals['_ALTERNATIVECUT']._serialized_start=925
+  _globals['_ALTERNATIVECUT']._serialized_end=1210
   _globals['_CONSIDEREDALTERNATIVE']._serialized_start=89
   _globals['_CONSIDEREDALTERNATIVE']._serialized_end=382
-  _globals['_DECISIONINPUT']._serialized_start=384
-  _globals['_DECISIONINPUT']._serialized_end=467
-  _globals['_CAUSELINK']._serialized_start=469
-  _globals['_CAUSELINK']._serialized_end=560
+  _globals['_BIDOPTION']._serialized_start=385
+  _globals['_BIDOPTION']._serialized_end=565
+  _globals['_CLEAREDBIDS']._serialized_start=568
+  _globals['_CLEAREDBIDS']._serialized_end=744
+  _globals['_DECISIONINPUT']._serialized_start=746
+  _globals['_DECISIONINPUT']._serialized_end=829
+  _globals['_CAUSELINK']._serialized_start=831
+  _globals['_CAUSELINK']._serialized_end=922
 # @@protoc_insertion_point(module_scope)

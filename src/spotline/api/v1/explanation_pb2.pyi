@@ -125,6 +125,98 @@ class ConsideredAlternative(_message.Message):
 Global___ConsideredAlternative: _TypeAlias = ConsideredAlternative  # noqa: Y015
 
 @_typing.final
+class BidOption(_message.Message):
+    """Something that the job's policy would hold if so much was left to it: what it bids for."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OFFERING_ID_FIELD_NUMBER: _builtins.int
+    SPOT_FIELD_NUMBER: _builtins.int
+    ON_DEMAND_FIELD_NUMBER: _builtins.int
+    CHOSEN_FIELD_NUMBER: _builtins.int
+    MORE_MICRO_USD_FIELD_NUMBER: _builtins.int
+    OTHERS_LOSE_MICRO_USD_FIELD_NUMBER: _builtins.int
+    WHY_FIELD_NUMBER: _builtins.int
+    offering_id: _builtins.str
+    """Of which offering."""
+    spot: _builtins.int
+    """Spot instances."""
+    on_demand: _builtins.int
+    """On-demand instances."""
+    chosen: _builtins.bool
+    """Whether it is what the job got."""
+    more_micro_usd: _builtins.int
+    """How much more than what it got that is worth to the job, micro-USD; negative: less."""
+    others_lose_micro_usd: _builtins.int
+    """How much less the others would get out of the slot; absent: they were not asked, as the job
+    itself gains nothing.
+    """
+    why: _builtins.str
+    """Why it did not get it; empty for what it got."""
+    def __init__(
+        self,
+        *,
+        offering_id: _builtins.str = ...,
+        spot: _builtins.int = ...,
+        on_demand: _builtins.int = ...,
+        chosen: _builtins.bool = ...,
+        more_micro_usd: _builtins.int = ...,
+        others_lose_micro_usd: _builtins.int | None = ...,
+        why: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_others_lose_micro_usd", b"_others_lose_micro_usd", "others_lose_micro_usd", b"others_lose_micro_usd"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_others_lose_micro_usd", b"_others_lose_micro_usd", "chosen", b"chosen", "more_micro_usd", b"more_micro_usd", "offering_id", b"offering_id", "on_demand", b"on_demand", "others_lose_micro_usd", b"others_lose_micro_usd", "spot", b"spot", "why", b"why"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__others_lose_micro_usd: _TypeAlias = _typing.Literal["others_lose_micro_usd"]  # noqa: Y015
+    _WhichOneofArgType__others_lose_micro_usd: _TypeAlias = _typing.Literal["_others_lose_micro_usd", b"_others_lose_micro_usd"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__others_lose_micro_usd) -> _WhichOneofReturnType__others_lose_micro_usd | None: ...
+
+Global___BidOption: _TypeAlias = BidOption  # noqa: Y015
+
+@_typing.final
+class ClearedBids(_message.Message):
+    """The bids of one job among those of all that were cleared together."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOBS_FIELD_NUMBER: _builtins.int
+    OPTIONS_FIELD_NUMBER: _builtins.int
+    SPOT_WORTH_FIELD_NUMBER: _builtins.int
+    GAP_MICRO_USD_FIELD_NUMBER: _builtins.int
+    FAIRNESS_COST_MICRO_USD_FIELD_NUMBER: _builtins.int
+    jobs: _builtins.int
+    """How many jobs bid."""
+    gap_micro_usd: _builtins.int
+    """The clearing is the best there is to within this, micro-USD; 0: that is proven."""
+    fairness_cost_micro_usd: _builtins.int
+    """What fairness between tenants cost all jobs together in this clearing, micro-USD."""
+    @_builtins.property
+    def options(self) -> _containers.RepeatedCompositeFieldContainer[Global___BidOption]:
+        """Its options, the best for itself first."""
+
+    @_builtins.property
+    def spot_worth(self) -> _containers.RepeatedCompositeFieldContainer[_allocation_pb2.SpotWorth]:
+        """What one more instance of scarce spot was worth to all."""
+
+    def __init__(
+        self,
+        *,
+        jobs: _builtins.int = ...,
+        options: _abc.Iterable[Global___BidOption] | None = ...,
+        spot_worth: _abc.Iterable[_allocation_pb2.SpotWorth] | None = ...,
+        gap_micro_usd: _builtins.int = ...,
+        fairness_cost_micro_usd: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["fairness_cost_micro_usd", b"fairness_cost_micro_usd", "gap_micro_usd", b"gap_micro_usd", "jobs", b"jobs", "options", b"options", "spot_worth", b"spot_worth"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ClearedBids: _TypeAlias = ClearedBids  # noqa: Y015
+
+@_typing.final
 class DecisionInput(_message.Message):
     """Something that a decision was made from."""
 

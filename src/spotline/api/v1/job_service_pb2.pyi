@@ -1031,6 +1031,7 @@ class ExplainDecisionResponse(_message.Message):
     INPUTS_FIELD_NUMBER: _builtins.int
     CHAIN_FIELD_NUMBER: _builtins.int
     CLOCK_FIELD_NUMBER: _builtins.int
+    CLEARING_FIELD_NUMBER: _builtins.int
     seq: _builtins.int
     """Position of it in the log."""
     ts_event_ns: _builtins.int
@@ -1059,6 +1060,10 @@ class ExplainDecisionResponse(_message.Message):
     def clock(self) -> _market_pb2.MarketClock:
         """Market time as of this answer; absent before a market is known."""
 
+    @_builtins.property
+    def clearing(self) -> _explanation_pb2.ClearedBids:
+        """The job's bids; absent: jobs were served in order."""
+
     def __init__(
         self,
         *,
@@ -1071,10 +1076,11 @@ class ExplainDecisionResponse(_message.Message):
         inputs: _abc.Iterable[_explanation_pb2.DecisionInput] | None = ...,
         chain: _abc.Iterable[_explanation_pb2.CauseLink] | None = ...,
         clock: _market_pb2.MarketClock | None = ...,
+        clearing: _explanation_pb2.ClearedBids | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["clock", b"clock", "decision", b"decision"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["clearing", b"clearing", "clock", b"clock", "decision", b"decision"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["alternatives", b"alternatives", "chain", b"chain", "clock", b"clock", "decision", b"decision", "inputs", b"inputs", "method", b"method", "seq", b"seq", "summary", b"summary", "ts_event_ns", b"ts_event_ns"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alternatives", b"alternatives", "chain", b"chain", "clearing", b"clearing", "clock", b"clock", "decision", b"decision", "inputs", b"inputs", "method", b"method", "seq", b"seq", "summary", b"summary", "ts_event_ns", b"ts_event_ns"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -281,6 +281,7 @@ class JobView(_message.Message):
     COUNTS_FIELD_NUMBER: _builtins.int
     LAST_REPORT_NS_FIELD_NUMBER: _builtins.int
     LAST_REPORT_WALL_NS_FIELD_NUMBER: _builtins.int
+    YIELDED_FIELD_NUMBER: _builtins.int
     phase: Global___JobPhase.ValueType
     """What it is doing."""
     since_ns: _builtins.int
@@ -327,6 +328,10 @@ class JobView(_message.Message):
     def counts(self) -> Global___JobCounts:
         """What has happened to it."""
 
+    @_builtins.property
+    def yielded(self) -> _allocation_pb2.Yielded:
+        """Spot that it left to another job when it was decided last; absent: it got all that it bid for."""
+
     def __init__(
         self,
         *,
@@ -346,10 +351,11 @@ class JobView(_message.Message):
         counts: Global___JobCounts | None = ...,
         last_report_ns: _builtins.int = ...,
         last_report_wall_ns: _builtins.int = ...,
+        yielded: _allocation_pb2.Yielded | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["counts", b"counts", "money", b"money", "outlook", b"outlook", "quoted", b"quoted"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["counts", b"counts", "money", b"money", "outlook", b"outlook", "quoted", b"quoted", "yielded", b"yielded"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["counts", b"counts", "flags", b"flags", "headline", b"headline", "held", b"held", "last_report_ns", b"last_report_ns", "last_report_wall_ns", b"last_report_wall_ns", "latest_on_demand_start_ns", b"latest_on_demand_start_ns", "money", b"money", "outlook", b"outlook", "phase", b"phase", "quoted", b"quoted", "since_ns", b"since_ns", "slack_s", b"slack_s", "waiting_for", b"waiting_for", "wanted", b"wanted", "why", b"why"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["counts", b"counts", "flags", b"flags", "headline", b"headline", "held", b"held", "last_report_ns", b"last_report_ns", "last_report_wall_ns", b"last_report_wall_ns", "latest_on_demand_start_ns", b"latest_on_demand_start_ns", "money", b"money", "outlook", b"outlook", "phase", b"phase", "quoted", b"quoted", "since_ns", b"since_ns", "slack_s", b"slack_s", "waiting_for", b"waiting_for", "wanted", b"wanted", "why", b"why", "yielded", b"yielded"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -368,6 +374,7 @@ class FleetView(_message.Message):
     OPEN_JOBS_FIELD_NUMBER: _builtins.int
     AT_RISK_FIELD_NUMBER: _builtins.int
     STALLED_FIELD_NUMBER: _builtins.int
+    FAIRNESS_COST_MICRO_USD_FIELD_NUMBER: _builtins.int
     spot: _builtins.int
     """Spot instances."""
     on_demand: _builtins.int
@@ -382,6 +389,8 @@ class FleetView(_message.Message):
     """Of them, those at risk."""
     stalled: _builtins.int
     """Of them, those stalled."""
+    fairness_cost_micro_usd: _builtins.int
+    """What fairness between tenants has cost all jobs together until now, micro-USD."""
     def __init__(
         self,
         *,
@@ -392,10 +401,11 @@ class FleetView(_message.Message):
         open_jobs: _builtins.int = ...,
         at_risk: _builtins.int = ...,
         stalled: _builtins.int = ...,
+        fairness_cost_micro_usd: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["at_risk", b"at_risk", "billed_micro_usd", b"billed_micro_usd", "micro_usd_per_hour", b"micro_usd_per_hour", "on_demand", b"on_demand", "open_jobs", b"open_jobs", "spot", b"spot", "stalled", b"stalled"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["at_risk", b"at_risk", "billed_micro_usd", b"billed_micro_usd", "fairness_cost_micro_usd", b"fairness_cost_micro_usd", "micro_usd_per_hour", b"micro_usd_per_hour", "on_demand", b"on_demand", "open_jobs", b"open_jobs", "spot", b"spot", "stalled", b"stalled"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

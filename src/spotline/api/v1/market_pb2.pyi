@@ -513,6 +513,7 @@ class SlotOpened(_message.Message):
     QUOTES_FIELD_NUMBER: _builtins.int
     LAST_FIELD_NUMBER: _builtins.int
     MODE_FIELD_NUMBER: _builtins.int
+    MISSED_FIELD_NUMBER: _builtins.int
     slot: _builtins.int
     """Slot number on the grid of MarketOpened."""
     ts_event_ns: _builtins.int
@@ -523,6 +524,8 @@ class SlotOpened(_message.Message):
     """Whether a replayed market ends with this slot."""
     mode: Global___Mode.ValueType
     """How far decisions of this log reach; unspecified: live."""
+    missed: _builtins.int
+    """Slots before this one that were over before anybody opened them: a live market's time went on."""
     @_builtins.property
     def quotes(self) -> _containers.RepeatedCompositeFieldContainer[Global___SlotQuote]:
         """One per offering that has been quoted."""
@@ -536,10 +539,11 @@ class SlotOpened(_message.Message):
         quotes: _abc.Iterable[Global___SlotQuote] | None = ...,
         last: _builtins.bool = ...,
         mode: Global___Mode.ValueType = ...,
+        missed: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["last", b"last", "mode", b"mode", "quotes", b"quotes", "slot", b"slot", "slot_s", b"slot_s", "ts_event_ns", b"ts_event_ns"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["last", b"last", "missed", b"missed", "mode", b"mode", "quotes", b"quotes", "slot", b"slot", "slot_s", b"slot_s", "ts_event_ns", b"ts_event_ns"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

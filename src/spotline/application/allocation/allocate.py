@@ -37,6 +37,7 @@ from spotline.domain.policies.interface import Outlook, PolicyView
 from spotline.domain.policies.params import offer_of, standing_of
 from spotline.domain.policies.prediction import UNCOUNTED
 from spotline.domain.solvers.value_table import best_value
+from spotline.domain.units import PPM
 
 
 def allocate(request: AllocateRequest) -> AllocateAnswer:
@@ -123,7 +124,13 @@ def _worth_moving(
         view = task_view(request, moved, quotes[alternative.offering_id], residual)
         if view.outlook is None:
             continue
-        value = _value(view, view.outlook) - alternative.move_cost_micro_usd
+        value = _value(view, view.outlook)
+        if alternative.spot_risk_ppm:
+            # Whoever finds none there goes on from there without.
+            down = replace(view.outlook, run_state=0)
+            missed = _value(replace(view, spot_available=0, outlook=down), down)
+            value += (missed - value) * alternative.spot_risk_ppm / PPM
+        value -= alternative.move_cost_micro_usd
         if value > best:
             best, chosen = value, moved
     return chosen

@@ -23,8 +23,9 @@ from spotline.application.allocation.tasks import (
     task_answer,
     task_view,
 )
-from spotline.domain.crowd.bids import Bid, Capacity, Option
+from spotline.domain.crowd.bids import Bid, Capacity, Cleared, Option
 from spotline.domain.crowd.clearing import clear
+from spotline.domain.crowd.fairness import SlotFairness, clear_fairly
 from spotline.domain.crowd.yielding import Claim, yielded_to
 from spotline.domain.jobs.lot import holding_of
 from spotline.domain.jobs.program import Holding
@@ -79,6 +80,26 @@ class _Bidder:
     seats: dict[tuple[int, int, int], _Seat] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotBids:
+    """What all tasks bid, in their order, under what is scarce."""
+
+    bids: tuple[Bid, ...]
+    capacity: Capacity
+
+
+def slot_bids(request: AllocateRequest) -> SlotBids:
+    """What is cleared in a slot: for who wants to know why it was cleared so.
+
+    Raises
+    ------
+    ValueError
+        As `allocate`.
+    """
+    bidders, offers, capacity = _bidden(request)
+    return SlotBids(bids=_bids(bidders, offers), capacity=capacity)
+
+
 def cleared(request: AllocateRequest) -> AllocateAnswer:
     """Decide what every task's job holds for the rest of the slot, by clearing all bids.
 
@@ -87,26 +108,8 @@ def cleared(request: AllocateRequest) -> AllocateAnswer:
     ValueError
         As `allocate`.
     """
-    residual = ResidualCapacity(request.quotes)
-    quotes = {sq.quote.offering_id: sq.quote for sq in request.quotes}
-    take_before(request, residual)
-    for task in request.tasks:
-        check_quoted(task, quotes)
-    slot = _Slot(request, residual)
-    bidders = [slot.bidder(task, quotes) for task in request.tasks]
-    capacity = slot.scarce(bidders)
-    offers = [slot.seats(bidder, capacity) for bidder in bidders]
-    found = clear(
-        [
-            Bid(
-                job_id=bidder.task.job.job_id,
-                rank=rank,
-                options=tuple(seat.option for seat in seats),
-            )
-            for rank, (bidder, seats) in enumerate(zip(bidders, offers, strict=True))
-        ],
-        capacity,
-    )
+    bidders, offers, capacity = _bidden(request)
+    found, fairness = clear_bids(request, SlotBids(bids=_bids(bidders, offers), capacity=capacity))
     chosen = [found.chosen[bidder.task.job.job_id] for bidder in bidders]
     claims = [
         Claim(
@@ -116,7 +119,7 @@ def cleared(request: AllocateRequest) -> AllocateAnswer:
         )
         for bidder, seats, at in zip(bidders, offers, chosen, strict=True)
     ]
-    yields = yielded_to(claims)
+    yields = yielded_to(claims, weighted=fairness is not None)
     left_s = request.slot_s - request.offset_s
     return AllocateAnswer(
         answers=tuple(
@@ -130,6 +133,41 @@ def cleared(request: AllocateRequest) -> AllocateAnswer:
             )
             for offering_id in sorted(found.spot_price)
         ),
+        fairness=fairness,
+    )
+
+
+def clear_bids(request: AllocateRequest, slot: SlotBids) -> tuple[Cleared, SlotFairness | None]:
+    """Clear what was bid, weighted by tenant where the request says so."""
+    if not request.tenant_weights:
+        return clear(slot.bids, slot.capacity), None
+    tenants = {task.job.job_id: task.job.tenant for task in request.tasks}
+    return clear_fairly(slot.bids, slot.capacity, tenants, request.tenant_weights)
+
+
+def _bidden(
+    request: AllocateRequest,
+) -> tuple[list[_Bidder], list[list[_Seat]], Capacity]:
+    """All tasks as bidders, the seats that each bids for, and what is scarce."""
+    residual = ResidualCapacity(request.quotes)
+    quotes = {sq.quote.offering_id: sq.quote for sq in request.quotes}
+    take_before(request, residual)
+    for task in request.tasks:
+        check_quoted(task, quotes)
+    slot = _Slot(request, residual)
+    bidders = [slot.bidder(task, quotes) for task in request.tasks]
+    capacity = slot.scarce(bidders)
+    return bidders, [slot.seats(bidder, capacity) for bidder in bidders], capacity
+
+
+def _bids(bidders: Sequence[_Bidder], offers: Sequence[Sequence[_Seat]]) -> tuple[Bid, ...]:
+    return tuple(
+        Bid(
+            job_id=bidder.task.job.job_id,
+            rank=rank,
+            options=tuple(seat.option for seat in seats),
+        )
+        for rank, (bidder, seats) in enumerate(zip(bidders, offers, strict=True))
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from spotline.domain.crowd.fairness import SlotFairness, TenantWeight
 from spotline.domain.events.forecast import ForecastIssued
 from spotline.domain.jobs.job import Job
 from spotline.domain.jobs.lot import Lot
@@ -16,6 +17,7 @@ from spotline.domain.market.named_law import NamedLaw
 from spotline.domain.market.slot_quote import SlotQuote
 from spotline.domain.policies.answer import DecisionReason, JobAnswer, SpotWorth
 from spotline.domain.solvers.table_spec import TableUse
+from spotline.domain.units import PPM
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +25,8 @@ class Alternative:
     """An offering that a job could move to, with its value table there.
 
     Moving takes `migrate_s` seconds without progress (more where more is pending) and
-    `move_cost_micro_usd` for copying the checkpoint.
+    `move_cost_micro_usd` for copying the checkpoint. Where nobody publishes what spot is there, none is
+    with a chance of `spot_risk_ppm`.
     """
 
     offering_id: str
@@ -34,8 +37,11 @@ class Alternative:
     on_demand_reserve_slots: int = 0
     rescue_instances: int = 0
     notice_lead_s: int | None = None
+    spot_risk_ppm: int = 0
 
     def __post_init__(self) -> None:
+        if not 0 <= self.spot_risk_ppm <= PPM:
+            raise ValueError(f"spot_risk_ppm must lie in 0..{PPM}, was {self.spot_risk_ppm}")
         if self.migrate_s < 0 or self.move_cost_micro_usd < 0:
             raise ValueError(
                 f"migrate_s and move_cost_micro_usd must be >= 0, were "
@@ -87,6 +93,8 @@ class AllocateRequest:
     `reclaimed_offering_ids` there was less spot, when the slot opened, than jobs held: whose spot
     falls there was interrupted; elsewhere it yields.
 
+    With `tenant_weights` bids count by tenant, and the answer says what that costs.
+
     `reason` says why there is no forecast, or why it is decided again; otherwise it is `POLICY`.
     `laws` are those that the tasks' value tables are solved on. `taken` is what jobs served before
     got, where this is a part of a request.
@@ -104,6 +112,7 @@ class AllocateRequest:
     taken: tuple[Lot, ...] = ()
     clearing: bool = False
     reclaimed_offering_ids: tuple[str, ...] = ()
+    tenant_weights: tuple[TenantWeight, ...] = ()
 
     def __post_init__(self) -> None:
         if self.slot_s < 1:
@@ -116,7 +125,8 @@ class AllocateRequest:
 class AllocateAnswer:
     """One answer per task, in order; `request_digest` is the SHA-256 of what was asked.
 
-    `spot_worth` is what scarce spot was worth to all of them, by offering id, where bids were cleared.
+    `spot_worth` is what scarce spot was worth to all of them, by offering id, where bids were cleared,
+    `fairness` what weights of tenants cost, None where there were none.
     """
 
     message_name: ClassVar[str] = "AllocateResponse"
@@ -124,3 +134,4 @@ class AllocateAnswer:
     answers: tuple[JobAnswer, ...]
     request_digest: str = ""
     spot_worth: tuple[SpotWorth, ...] = ()
+    fairness: SlotFairness | None = None

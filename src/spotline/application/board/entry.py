@@ -9,7 +9,7 @@ from spotline.domain.events.capacity import RefusalClass
 from spotline.domain.events.lifecycle import JobOutcome
 from spotline.domain.jobs.lot import Lot
 from spotline.domain.jobs.outlook import JobOutlook
-from spotline.domain.policies.answer import DecisionReason
+from spotline.domain.policies.answer import DecisionReason, Yielded
 
 
 @dataclass(slots=True, kw_only=True)
@@ -24,8 +24,13 @@ class BoardEntry:
         The slot in which it was admitted (-1: not yet), and when that opened.
     offering_id
         Its home: where it runs or ran last; empty before it is admitted.
+    name
+        What its owner calls it; may be empty.
     wanted, wanted_ns, reason, explanation
         What was decided last, when, and why.
+    yielded, yielded_to
+        Spot that it left to another job then, and that job's name or id (empty: it is another
+        tenant's).
     held, instance_ids, held_ns
         What the cloud said last that it holds, and since when it has held something.
     idle_ns
@@ -60,6 +65,7 @@ class BoardEntry:
     awaits_exit: bool
     work_amount: float
     submitted_ns: int
+    name: str = ""
     policy_id: str = ""
     offering_id: str = ""
     first_slot: int = -1
@@ -71,6 +77,8 @@ class BoardEntry:
     wanted_ns: int = 0
     reason: DecisionReason | None = None
     explanation: str = ""
+    yielded: Yielded | None = None
+    yielded_to: str = ""
     held: tuple[Lot, ...] = ()
     instance_ids: tuple[str, ...] = ()
     held_ns: int = 0

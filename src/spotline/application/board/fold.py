@@ -21,6 +21,7 @@ from spotline.domain.events.capacity import (
     InterruptionNoticed,
     InterruptionWithdrawn,
     LaunchRefused,
+    SlotDecided,
 )
 from spotline.domain.events.event import Event
 from spotline.domain.events.freeze import BuyingFrozen, BuyingUnfrozen
@@ -50,7 +51,7 @@ from spotline.domain.events.training import (
 )
 from spotline.domain.jobs.lot import Lot
 from spotline.domain.limits.freezes import Freezes
-from spotline.domain.policies.answer import DecisionReason
+from spotline.domain.policies.answer import DecisionReason, Yielded
 from spotline.domain.units import NS_PER_S, PPM
 
 BOARD_EVENTS: tuple[type[Event], ...] = (
@@ -61,6 +62,7 @@ BOARD_EVENTS: tuple[type[Event], ...] = (
     *(CapacityReported, CapacityLost, InterruptionNoticed, InterruptionWithdrawn, CostAccrued),
     *(GenerationFormed, TrainingRestarted, JobSilent, JobHeard),
     *(CheckpointCommitted, CheckpointFailed, NoticeAcknowledged, JobStalled, JobStallEnded),
+    SlotDecided,
 )
 """What the board is folded from; others change nothing."""
 
@@ -71,6 +73,9 @@ REPORTS = (
 """What a program says of itself, or its agent of it: with each it is heard of."""
 
 
+_SHOWN_OF_ID = 8
+
+
 @dataclass(slots=True, kw_only=True)
 class BoardState:
     """All jobs by id, in the order of their submission; `fold` alone changes it.
@@ -78,6 +83,7 @@ class BoardState:
     `holding` are those that hold something, `deciding` those on whose last decision the cloud has
     not reported yet. `short` is by how much the spot that all jobs hold exceeded an offering's count
     when the slot opened: the provider has taken it, and says so no other way. `now_ns` is the latest moment of the open slot that the log has told of.
+    `fairness_cost_micro_usd` is what fairness between tenants has cost all jobs together.
     `parked` are the jobs of entries that a service left out; `left_out` counts the events that the
     board itself could not take, `last_left_out` says why the last one was. `freezes` say where buying
     is stopped.
@@ -95,6 +101,7 @@ class BoardState:
     ended: bool = False
     parked: dict[tuple[str, str], str] = field(default_factory=dict)
     freezes: Freezes = field(default_factory=Freezes)
+    fairness_cost_micro_usd: int = 0
     left_out: int = 0
     last_left_out: str = ""
 
@@ -108,6 +115,8 @@ class BoardState:
                 self._submit(event)
             case CapacityReported():
                 self._report(event)
+            case SlotDecided():
+                self.fairness_cost_micro_usd += event.fairness_cost_micro_usd
             case BuyingFrozen():
                 self.freezes.begin(event.freeze)
             case BuyingUnfrozen():
@@ -185,6 +194,7 @@ class BoardState:
                 awaits_exit=job.awaits_exit,
                 work_amount=job.work.amount,
                 submitted_ns=event.ts_event_ns,
+                name=job.name,
                 idle_ns=event.ts_event_ns,
             ),
         )
@@ -253,8 +263,16 @@ class BoardState:
         entry.settled_ns = 0
         self.deciding.add(event.job_id)
         entry.reason, entry.explanation = event.reason, event.explanation
+        entry.yielded, entry.yielded_to = event.yielded, self._named(event.yielded)
         if event.reason is not DecisionReason.LAUNCH_REFUSED:
             entry.refused, entry.refusal = False, None
+
+    def _named(self, yielded: Yielded | None) -> str:
+        """The job to which spot was yielded, as its owner knows it."""
+        if yielded is None or not yielded.to_job_id:
+            return ""
+        other = self.entries.get(yielded.to_job_id)
+        return (other.name if other is not None else "") or yielded.to_job_id[:_SHOWN_OF_ID]
 
     def _advance(self, entry: BoardEntry, event: JobAdvanced) -> None:
         more = event.progress_ppm > entry.progress_ppm
@@ -441,5 +459,5 @@ def _end_notices(entry: BoardEntry, instance_ids: Sequence[str]) -> None:
 
 _OF_A_JOB = frozenset(BOARD_EVENTS) - {
     *(MarketOpened, SlotOpened, JobSubmitted, CapacityReported),
-    *(BuyingFrozen, BuyingUnfrozen),
+    *(BuyingFrozen, BuyingUnfrozen, SlotDecided),
 }

@@ -284,7 +284,21 @@ def why_of(point: Standpoint) -> str:
         slack = f"; on-demand alone could wait {duration_text(slack_s)} more"
     else:
         slack = f"; on-demand alone would be {duration_text(slack_s)} late"
-    return f"{what}: {_REASONS[entry.reason].format(policy=entry.policy_id)}{slack}"
+    why = f"{what}: {_REASONS[entry.reason].format(policy=entry.policy_id)}"
+    return f"{why}{_yielded(point)}{slack}"
+
+
+def _yielded(point: Standpoint) -> str:
+    """What spot it left to which job, and what that gained; empty for none."""
+    yielded = point.entry.yielded
+    if yielded is None:
+        return ""
+    where = place_text(yielded.offering_id, point.offerings)
+    to = f"job {point.entry.yielded_to}" if point.entry.yielded_to else "a job of another tenant"
+    gain = yielded.gain_micro_usd
+    worth = f"{usd_text(abs(gain))} {'more' if gain > 0 else 'less'}" if gain else "no less"
+    fair = ", yielded for fairness between tenants" * (gain < 0)
+    return f"; yielded {yielded.spot} spot in {where} to {to}: worth {worth} there{fair}"
 
 
 _REASONS = {

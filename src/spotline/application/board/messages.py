@@ -11,6 +11,7 @@ from enum import Enum
 
 from spotline.domain.jobs.lot import Lot
 from spotline.domain.jobs.outlook import JobOutlook
+from spotline.domain.policies.answer import Yielded
 
 
 class JobPhase(Enum):
@@ -105,7 +106,7 @@ class JobView:
 
     `held` is what the cloud said last, `wanted` what was decided last, and `why` says why. On-demand
     alone, begun at `latest_on_demand_start_ns`, is just on time; `slack_s` is the time until then.
-    `outlook` is what is expected now, `quoted` what was when the job was handed over.
+    `yielded` is spot that it left to another job then; one of another tenant is not named. `outlook` is what is expected now, `quoted` what was when the job was handed over.
     """
 
     phase: JobPhase
@@ -116,6 +117,7 @@ class JobView:
     held: tuple[Lot, ...] = ()
     wanted: tuple[Lot, ...] = ()
     why: str = ""
+    yielded: Yielded | None = None
     latest_on_demand_start_ns: int = 0
     slack_s: int = 0
     outlook: JobOutlook | None = None
@@ -128,7 +130,10 @@ class JobView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetView:
-    """What all jobs hold together, at the prices of the open slot; bills are by the ledger."""
+    """What all jobs hold together, at the prices of the open slot; bills are by the ledger.
+
+    `fairness_cost_micro_usd` is what fairness between tenants has cost all jobs together.
+    """
 
     spot: int = 0
     on_demand: int = 0
@@ -137,3 +142,4 @@ class FleetView:
     open_jobs: int = 0
     at_risk: int = 0
     stalled: int = 0
+    fairness_cost_micro_usd: int = 0

@@ -1,4 +1,7 @@
-"""What the market offered every job in the slots of its life, after jobs that were served before.
+"""What the market offered every job in the slots of its life, beside other jobs.
+
+Where jobs are served in order that is what those before left it; where bids are cleared together, what all
+others leave it.
 
 The same as the selector keeps for its feedback, in a few integers a slot. What other rules would
 have cost is worked out from it when somebody asks, see `otherwise.py`.
@@ -8,6 +11,7 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from spotline.domain.events.allocation import AllocationDecided
@@ -58,7 +62,10 @@ class JobOffers:
 
 @dataclass(slots=True, kw_only=True)
 class OfferBook:
-    """The offers of all jobs that were admitted, by id; `fold` alone changes it."""
+    """The offers of all jobs that were admitted, by id; `fold` alone changes it.
+
+    `cleared` says that this log's bids are cleared together.
+    """
 
     jobs: dict[str, JobOffers] = field(default_factory=dict)
     offerings: dict[str, Offering] = field(default_factory=dict)
@@ -67,6 +74,7 @@ class OfferBook:
     closed: deque[str] = field(default_factory=deque)
     order: list[str] = field(default_factory=list)
     finishing: list[str] = field(default_factory=list)
+    cleared: bool = False
     refused: set[tuple[str, CapacityType]] = field(default_factory=set)
     caps: dict[tuple[str, CapacityType], int] = field(default_factory=dict)
     stock: dict[str, deque[int]] = field(default_factory=dict)
@@ -116,6 +124,7 @@ class OfferBook:
     def _decide(self, event: AllocationDecided) -> None:
         offers = self.jobs[event.job_id]
         offers.target = event.lots
+        self.cleared = self.cleared or event.cleared
         if event.lots and event.lots[0].offering_id != offers.home:
             offers.home = event.lots[0].offering_id
             if offers.home not in offers.homes:
@@ -165,13 +174,7 @@ class OfferBook:
             return
         quotes = {quoted.quote.offering_id: quoted.quote for quoted in self.opened.quotes}
         residual = self._residual(self.opened)
-        before: dict[str, tuple[int, int]] = {}
-        for job_id in (*sorted(self.finishing), *self.order):
-            offers = self.jobs.get(job_id)
-            if offers is None or offers.home not in quotes:
-                continue
-            before[job_id] = (residual.spot(offers.home), residual.on_demand(offers.home))
-            residual.take_what_is_left(offers.target)
+        offered = (self._beside if self.cleared else self._after)(residual, quotes)
         for job_id in tuple(self.live):
             offers = self.jobs[job_id]
             # Feedback comes when a job is over and its deadline has passed: nothing is kept after.
@@ -181,12 +184,39 @@ class OfferBook:
             quote = quotes.get(offers.home)
             if quote is None:
                 continue
-            spot, on_demand = before.get(job_id) or (
-                residual.spot(offers.home),
-                residual.on_demand(offers.home),
-            )
+            spot, on_demand = offered.get(job_id) or _left(residual, offers.home)
             prices = (quote.spot_price_micro_usd, quote.on_demand_price_micro_usd)
             offers.rows.extend((*prices, spot, on_demand, *self._stock_terms(offers, self.opened)))
+
+    def _after(
+        self, residual: ResidualCapacity, quoted: Collection[str]
+    ) -> dict[str, tuple[int, int]]:
+        """What each job was offered after those that were served before it; takes what they took."""
+        before: dict[str, tuple[int, int]] = {}
+        for job_id in (*sorted(self.finishing), *self.order):
+            offers = self.jobs.get(job_id)
+            if offers is not None and offers.home in quoted:
+                before[job_id] = _left(residual, offers.home)
+                residual.take_what_is_left(offers.target)
+        return before
+
+    def _beside(
+        self, residual: ResidualCapacity, quoted: Collection[str]
+    ) -> dict[str, tuple[int, int]]:
+        """What each job could have had beside all others; takes what all took."""
+        taken: dict[str, tuple[int, int]] = {}
+        for job_id in sorted(self.live):
+            offers = self.jobs[job_id]
+            if offers.target and offers.home in quoted:
+                spot, on_demand = _left(residual, offers.home)
+                residual.take_what_is_left(offers.target)
+                left = _left(residual, offers.home)
+                taken[job_id] = (spot - left[0], on_demand - left[1])
+        beside = {}
+        for job_id, own in taken.items():
+            spot, on_demand = _left(residual, self.jobs[job_id].home)
+            beside[job_id] = (spot + own[0], on_demand + own[1])
+        return beside
 
     def _residual(self, opened: SlotOpened) -> ResidualCapacity:
         residual = ResidualCapacity(opened.quotes)
@@ -205,3 +235,8 @@ class OfferBook:
         if reservation is not None and reservation.instances_until(until_ns) == 0:
             return 0, 0
         return stock_terms(tuple(stock), offers.allowed_counts)
+
+
+def _left(residual: ResidualCapacity, offering_id: str) -> tuple[int, int]:
+    """Spot and on-demand that are left of an offering."""
+    return residual.spot(offering_id), residual.on_demand(offering_id)

@@ -104,6 +104,7 @@ def view_of(
         held=entry.held,
         wanted=entry.wanted,
         why=why_of(standpoint),
+        yielded=None if at.phase.over else entry.yielded,
         latest_on_demand_start_ns=pace.latest_start_ns,
         slack_s=pace.slack_s,
         outlook=outlook,
@@ -148,6 +149,7 @@ def fleet_of(
         open_jobs=sum(not entry.over for entry in board.entries.values()),
         at_risk=sum(JobFlag.AT_RISK in raised for raised in flags),
         stalled=sum(JobFlag.STALLED in raised for raised in flags),
+        fairness_cost_micro_usd=board.fairness_cost_micro_usd,
     )
 
 

@@ -62,6 +62,7 @@ from spotline.application.cloud_actuator.reporting import (
     withdrawals,
 )
 from spotline.application.cloud_actuator.settling import Settling
+from spotline.application.cloud_actuator.slots_over import bars_of, why_over
 from spotline.application.cloud_actuator.taken_back import LeftToProvider
 from spotline.application.cloud_actuator.turning_up import is_in_doubt, untold
 from spotline.application.spec import Call
@@ -141,6 +142,8 @@ class CloudActuation:
         held = await self._ledger.held()
         # A launch that is found now is taken over by the next call: it says when.
         found = await self._look(lives, held, may_adopt=False)
+        if self._settling is not None:
+            await self._settling.resume(lives.now_ns)
         await self._ledger.record(LedgerEntry(transitions=lives.drain()))
         self._looked(found, lives)
         return found
@@ -369,6 +372,8 @@ class CloudActuation:
         bars = barred_launches(request, places, lives, cooldowns, self._options.graces)
         if self._agreeing is not None and request.log is not None:
             bars |= self._agreeing.bars(request, request.log)
+        over = why_over(request.at, lives.now_ns)
+        bars |= bars_of(request, over)
         intents = pending or await self._planning.intents(request, held, bars)
         free = self._left.free(held, lives, places, request.at)
         done = await self._launching.carry_out(
@@ -378,7 +383,12 @@ class CloudActuation:
             cooldowns,
             places,
             resumed=bool(pending),
-            beside=Beside(gangs=gangs_of(request.log, held, intents), leave=free.keys()),
+            beside=Beside(
+                gangs=gangs_of(request.log, held, intents),
+                leave=free.keys(),
+                replacing=request.replacing,
+                over=over,
+            ),
         )
         self._left.leave({name: free[name] for name in done.ended if name in free})
         return done

@@ -49,11 +49,15 @@ _FIRST_WAIT_S = 1.0
 class Beside:
     """What is known beside the intents: the gangs of their jobs, and whose end the cloud brings.
 
-    What is in `leave` is released, and not asked to end.
+    What is in `leave` is released, and not asked to end. Of the commands in `replacing` as many
+    releases are left out as launches are not granted. `over` says why nothing is sent for a slot
+    that is over; what may have been sent for it is looked up.
     """
 
     gangs: GangCounts = field(default_factory=GangCounts)
     leave: Collection[str] = ()
+    replacing: Collection[str] = ()
+    over: str = ""
 
 
 NOTHING_BESIDE = Beside()
@@ -160,7 +164,6 @@ def barred_launches(
     unknown = {
         (life.job_id, life.offering_id, life.capacity_type): life
         for life in lives.unknown_launches()
-        if lives.now_ns < life.since_ns + graces.unknown_s * NS_PER_S
     }
     stops = {
         (stop.command_id, stop.capacity_type): _permit_under(stop, request.commands)
@@ -179,7 +182,8 @@ def barred_launches(
                     instances=0,
                     detail=f"nobody knows what launch {launch.token} did",
                     refusal_class=RefusalClass.UNKNOWN_OUTCOME,
-                    retry_after_s=max(0, -((lives.now_ns - until_ns) // NS_PER_S)),
+                    # Where nobody answers it stays unknown for longer than its grace.
+                    retry_after_s=max(graces.apart_s, -((lives.now_ns - until_ns) // NS_PER_S)),
                 )
             if bar is not None:
                 bars[command.command_id, kind] = bar
@@ -232,7 +236,8 @@ class Launching:
             Perform the same intents again later; what was granted is granted again.
         """
         done = Done()
-        await self._release(intents, lives, done, beside.leave)
+        first = [intent for intent in intents if intent.command_id not in beside.replacing]
+        await self._release(first, lives, done, beside.leave)
         for intent in intents:
             granted: list[Instance] = []
             released_at_once: list[Instance] = []
@@ -244,13 +249,19 @@ class Launching:
                         places, intent.offering_id, intent.quota_pool, launch.capacity_type
                     )
                     bar = None if resumed else cooldowns.bar(wanted)
-                    if bar is not None:
+                    if beside.over:
+                        unknown = Refusal(
+                            refusal_class=RefusalClass.UNKNOWN_OUTCOME,
+                            detail=f"nobody knows whether it was sent: {beside.over}",
+                        )
+                        grant = await self._look_up(launch, unknown)
+                    elif bar is not None:
                         grant = _not_asked(bar)
                     else:
                         counts = beside.gangs.counts_of_use(intent, launch, len(granted))
                         request = self._request(intent, launch, at, counts)
                         grant = await self._ask(request, launch, wanted, cooldowns)
-                    _take_up(lives, intent, launch, grant)
+                    _take_up(lives, intent, launch, grant, intent.ts_ns if beside.over else None)
                 granted += grant.instances
                 released_at_once += grant.released
                 if grant.instances and stood_against(launch.detail):
@@ -273,6 +284,11 @@ class Launching:
                     intent, granted, refused=requested - len(granted), detail="; ".join(details)
                 )
             )
+            if intent.command_id in beside.replacing:
+                short = requested - len(granted)
+                replaced = intent.release[: max(0, len(intent.release) - short)]
+                kept = replace(intent, release=replaced)
+                await self._release([kept], lives, done, beside.leave)
         self._calls.clear()
         self._unanswered.clear()
         return done
@@ -382,8 +398,10 @@ def _not_asked(bar: Permit) -> Grant:
     )
 
 
-def _take_up(lives: LivesInHand, intent: Intent, launch: Launch, grant: Grant) -> None:
-    """Begin the lives of what was granted, or of the launch where nobody knows."""
+def _take_up(
+    lives: LivesInHand, intent: Intent, launch: Launch, grant: Grant, sent_ns: int | None
+) -> None:
+    """Begin the lives of what was granted, or of the launch where nobody knows; sent now, or when."""
     for instance in grant.instances:
         if instance.instance_id not in lives:
             life = launch_life(intent, launch, instance_id=instance.instance_id)
@@ -395,7 +413,7 @@ def _take_up(lives: LivesInHand, intent: Intent, launch: Launch, grant: Grant) -
             lives.learn(instance.instance_id, LifeInput.STOP_ASKED)
     refusal = grant.refusal
     if refusal is not None and refusal.refusal_class is RefusalClass.UNKNOWN_OUTCOME:
-        lives.begin(launch_life(intent, launch), LifeInput.OUTCOME_UNKNOWN)
+        lives.begin(launch_life(intent, launch), LifeInput.OUTCOME_UNKNOWN, sent_ns)
 
 
 def _refused(intent: Intent, launch: Launch, grant: Grant, at: Moment) -> LaunchRefused:

@@ -71,6 +71,11 @@ class ApplyRevisionRequest:
     stops: tuple[StoppedLaunch, ...] = field(default=(), repr=False)
     log: LogView | None = field(default=None, repr=False, compare=False)
 
+    @property
+    def replacing(self) -> frozenset[str]:
+        """The commands whose releases wait for what is launched in their place."""
+        return frozenset(each.command_id for each in self.commands if each.keep_until_granted)
+
 
 @canonical_as("SignalRequest", "at revision", later="log")
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -468,6 +468,10 @@ class Ledger(Protocol):
         """Those of these instances of which somebody said what they cost in the end."""
         ...
 
+    async def unsettled(self, since_ns: int) -> Sequence[BilledInstance]:
+        """Instances that have ended since then, and of which nobody said what they cost, by id."""
+        ...
+
     async def settle(self, settlements: Sequence[Settlement]) -> None:
         """Record what instances cost in the end, as one transaction.
 

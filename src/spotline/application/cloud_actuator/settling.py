@@ -13,6 +13,8 @@ from spotline.domain.units import NS_PER_S
 # cannot be told by then keeps its estimate, until an export of the provider says more.
 _ASK_AGAIN_NS = 60 * NS_PER_S
 _GIVE_UP_NS = 3 * 3600 * NS_PER_S
+# A process that starts takes up what ended so long before the last that was recorded.
+_TAKEN_UP_NS = 7 * 24 * 3600 * NS_PER_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +43,7 @@ class BillsSettled:
 
 
 class Settling:
-    """Settles what has ended. Killed at any point, the next look at the cloud takes it up again."""
+    """Settles what has ended. What waits is taken up again by the next process, from the ledger."""
 
     def __init__(self, biller: InstanceBiller, ledger: Ledger) -> None:
         self._biller, self._ledger = biller, ledger
@@ -53,6 +55,17 @@ class Settling:
     def next_look_ns(self) -> int | None:
         """Market time at which to look again, None where nothing waits."""
         return self._asked_ns + _ASK_AGAIN_NS if self._waiting else None
+
+    async def resume(self, now_ns: int) -> None:
+        """Take up what was not settled as the last process ended, shown by the cloud or not.
+
+        It waits as long again: nobody asked while there was no process. Call it before the start
+        records anything: the absence may have been long.
+        """
+        since_ns = await self._ledger.latest_ns() - _TAKEN_UP_NS
+        for instance in await self._ledger.unsettled(since_ns):
+            self._waiting[instance.instance_id] = (instance, now_ns)
+        self._now_ns = max(self._now_ns, now_ns)
 
     def note(self, ended: Iterable[BilledInstance], now_ns: int) -> None:
         """Note what a look has shown to have ended by now."""

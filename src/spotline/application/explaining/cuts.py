@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from spotline.application.allocation.messages import AllocateRequest
-from spotline.application.explaining.facts import DecidedTurn, counted, usd_text
+from spotline.application.explaining.facts import DecidedTurn, counted, job_text, usd_text
 from spotline.application.explaining.messages import AlternativeCut
 from spotline.domain.events.capacity import LaunchRefused, RefusalClass
 from spotline.domain.jobs.lot import Lot, holding_of
@@ -131,7 +131,8 @@ def _short(bounds: Bounds, capacity: CapacityType, wanted: int, left: int) -> Cu
     quoted = _count(_quote(bounds.turn.market.opened.quotes, offering_id), capacity)
     takers = _takers([(answer.job_id, answer.lots) for answer in bounds.earlier], bounds, capacity)
     if wanted <= asked and takers:
-        said = f"{left} of {asked} {name} are left: {_named(takers, bounds)} chose first"
+        how = "worth more there" if bounds.request.clearing else "chose first"
+        said = f"{left} of {asked} {name} are left: {_named(takers, bounds)} {how}"
         return AlternativeCut.YIELDED, said
     if (offering_id, capacity) in bounds.turn.market.caps:
         return _refused(bounds, capacity, left)
@@ -192,8 +193,7 @@ def _named(takers: Sequence[tuple[str, int]], bounds: Bounds) -> str:
 
 
 def _name(bounds: Bounds, job_id: str) -> str:
-    known = bounds.turn.jobs.get(job_id)
-    return known.job.name if known is not None and known.job.name else job_id[:12]
+    return job_text(bounds.turn, bounds.job_id, job_id)
 
 
 def _quote(quotes: Sequence[SlotQuote], offering_id: str) -> Quote | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from spotline.application.explaining.bidding import bids_of
 from spotline.application.explaining.facts import DecidedTurn
 from spotline.application.explaining.inputs import inputs_of
 from spotline.application.explaining.messages import DecisionExplanation, DecisionInput
@@ -62,4 +63,5 @@ def explained(
         method=found.method,
         inputs=inputs,
         chain=chain_of(trail, turn),
+        clearing=bids_of(turn, decision.job_id),
     )

@@ -24,6 +24,11 @@ from spotline.domain.policies.registry import POOL
 from spotline.domain.selection.rules import weights_ppb
 from spotline.domain.units import NS_PER_S, PPM
 
+STRANGER = "a job of another tenant"
+"""How a job is called to whom it is not to be named."""
+
+_SHOWN_OF_ID = 12
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFacts:
@@ -173,6 +178,16 @@ def _counts(holding: Holding) -> str:
     if holding.on_demand:
         parts.append(f"{holding.on_demand} on-demand")
     return " + ".join(parts)
+
+
+def job_text(turn: DecidedTurn, job_id: str, other_id: str) -> str:
+    """Another job's name or id, as the owner of `job_id` may know it; no id: another tenant's."""
+    other, own = turn.jobs.get(other_id), turn.jobs.get(job_id)
+    if not other_id or (
+        other is not None and own is not None and own.job.tenant != other.job.tenant
+    ):
+        return STRANGER
+    return (other.job.name if other is not None else "") or other_id[:_SHOWN_OF_ID]
 
 
 def counted(number: int, name: str) -> str:

@@ -12,6 +12,7 @@ from typing import ClassVar
 from spotline.application.market_view import ClockReading
 from spotline.domain.events.allocation import AllocationDecided
 from spotline.domain.jobs.lot import Lot
+from spotline.domain.policies.answer import SpotWorth
 
 
 class AlternativeCut(Enum):
@@ -43,6 +44,40 @@ class ConsideredAlternative:
     worse_by_micro_usd: int
     cut: AlternativeCut | None = None
     cut_detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BidOption:
+    """Something that the job's policy would hold if so much was left to it: what it bids for.
+
+    `more_micro_usd` is how much more than what it got that is worth to the job, `others_lose_micro_usd`
+    how much less the others would get out of the slot then (None: they were not asked, as the job
+    itself gains nothing). `why` says why it did not get it, empty for what it got.
+    """
+
+    offering_id: str
+    spot: int
+    on_demand: int
+    chosen: bool
+    more_micro_usd: int
+    others_lose_micro_usd: int | None = None
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClearedBids:
+    """The bids of a job, the best for itself first, among those of all `jobs` that were cleared.
+
+    `spot_worth` is what one more instance of scarce spot was worth to all. The clearing is the best
+    there is to within `gap_micro_usd`, 0 where that is proven. Fairness between tenants cost all jobs
+    together `fairness_cost_micro_usd`.
+    """
+
+    jobs: int
+    options: tuple[BidOption, ...]
+    spot_worth: tuple[SpotWorth, ...] = ()
+    gap_micro_usd: int = 0
+    fairness_cost_micro_usd: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +117,7 @@ class DecisionQuery:
 class DecisionExplanation:
     """Why a decision was what it was; `alternatives` begin with what was chosen, then by utility.
 
-    `method` says what utility and probability of the alternatives are estimated by; `chain` leads
+    `clearing` is None where jobs were served in order. `method` says what utility and probability of the alternatives are estimated by; `chain` leads
     from the quote to the bill, in the order of the log.
     """
 
@@ -97,3 +132,4 @@ class DecisionExplanation:
     inputs: tuple[DecisionInput, ...]
     chain: tuple[CauseLink, ...]
     clock: ClockReading | None = None
+    clearing: ClearedBids | None = None

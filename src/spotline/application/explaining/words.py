@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from spotline.application.allocation.messages import JobTask
-from spotline.application.explaining.facts import DecidedTurn, counted, lot_text, usd_text
+from spotline.application.explaining.facts import (
+    STRANGER,
+    DecidedTurn,
+    counted,
+    job_text,
+    lot_text,
+    usd_text,
+)
 from spotline.application.explaining.messages import ConsideredAlternative
 from spotline.application.explaining.trail import Trail
 from spotline.application.explaining.valuing import Alternatives
@@ -28,7 +35,22 @@ def summary_of(trail: Trail, turn: DecidedTurn, found: Alternatives) -> str:
             f" and leaves {move.from_offering_id}, which takes {move.overhead_s} s and "
             f"{usd_text(move.cost_micro_usd)}"
         )
-    return f"{head}: {_why(trail, turn, found)}.{_stopped(turn, decision.job_id)}"
+    why = f"{_why(trail, turn, found)}{_yielded(turn, decision)}"
+    return f"{head}: {why}.{_stopped(turn, decision.job_id)}"
+
+
+def _yielded(turn: DecidedTurn, decision: AllocationDecided) -> str:
+    """What spot it left to which job, and what that gained; empty for none."""
+    yielded = decision.yielded
+    if yielded is None:
+        return ""
+    named = job_text(turn, decision.job_id, yielded.to_job_id)
+    to = named if named == STRANGER else f"job {named}"
+    gain = yielded.gain_micro_usd
+    worth = f"{usd_text(abs(gain))} {'more' if gain > 0 else 'less'}" if gain else "no less"
+    fair = ", yielded for fairness between tenants" * (gain < 0)
+    where = f"{yielded.spot} spot on {yielded.offering_id}"
+    return f"; it yielded {where} to {to}: worth {worth} there{fair}"
 
 
 def _stopped(turn: DecidedTurn, job_id: str) -> str:

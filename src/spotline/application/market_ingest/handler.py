@@ -3,9 +3,10 @@
 A live market has no end: what its feeds say is on the log, and its slots open by time alone.
 
 Where it waits for work, market time stands still while no job and no pipeline needs it. By the wall
-clock a slot opens when wall time comes to it: slots that were missed, because nobody was there or
-the machine slept, open at once, one after the other, each with its own time. None is left out, and
-none opens twice.
+clock a slot opens when wall time comes to it. Of a recorded market slots that were missed, because
+nobody was there or the machine slept, open at once, one after the other, each with its own time. Of a
+live market they are over: the present one opens, and says how many were missed (ADR 0065). No slot
+opens twice.
 
 What is said of prices is judged before a slot shows it, where `IngestOptions` says so. All that is
 judged with comes from the log: a restart judges as the process before it did.
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from spotline.application.market_ingest.observing import observations
 from spotline.application.market_ingest.opening import (
@@ -25,7 +27,7 @@ from spotline.application.market_ingest.opening import (
 from spotline.application.market_ingest.said import SaidQuotes
 from spotline.application.market_ingest.slot_sources import slot_source
 from spotline.application.market_view import WORK_EVENTS, WorkNeeded
-from spotline.application.slot_checks import check_slot
+from spotline.application.slot_checks import MOST_SKIPPED_SLOTS, check_slot
 from spotline.application.spec import NOTHING, Context, Outcome, Spec, Timer, derive_id
 from spotline.application.unfit import NOT_BELIEVED, Unfit
 from spotline.contracts.subjects import KINDS
@@ -49,6 +51,7 @@ from spotline.domain.market.offering import Offering
 from spotline.domain.market.overrides import NO_OVERRIDES, PriceOverrides
 from spotline.domain.modes import LIVE_FROM_THE_START, SPOTLINE, Mode, StatedModes
 from spotline.domain.placement.geography import Geography
+from spotline.domain.units import NS_PER_S
 
 SPEC = Spec(
     service="market_ingest",
@@ -270,8 +273,9 @@ class IngestHandler:
         self._source.fold(state.said, event)
 
     def _note_slot(self, state: IngestState, event: SlotOpened) -> None:
-        if event.slot != state.slot + 1 or self._is_beyond(event.slot):
-            # It opens them itself, one after the other.
+        missed = event.missed if state.slot >= 0 else 0
+        if event.slot != state.slot + 1 + missed or self._is_beyond(event.slot):
+            # It opens them itself, one after the other, or says how many it has left out.
             slots = self._source.slots
             following = state.slot + 1 if slots is None else min(state.slot + 1, slots - 1)
             raise Unfit("slot", f"{following}, the next one of the market", event.slot)
@@ -313,23 +317,37 @@ class IngestHandler:
         if self._options.wait_for_work and not state.needed:
             return ()
         by_clock = self._options.wall_clock
-        return (
-            Timer(
-                timer_id=slot_timer(following),
-                after_s=self._pause_s(following, state),
-                not_before_ns=self._source.not_before_ns(following) if by_clock else 0,
-                events=self.slot_events(following, state),
-                needs_gate=True,
-            ),
+        timer = Timer(
+            timer_id=slot_timer(following),
+            after_s=self._pause_s(following, state),
+            not_before_ns=self._source.not_before_ns(following) if by_clock else 0,
+            events=self.slot_events(following, state),
+            needs_gate=True,
+        )
+        if isinstance(market, LiveMarket) and following:
+            timer = replace(timer, late=partial(self._present, timer, state))
+        return (timer,)
+
+    def _present(self, timer: Timer, state: IngestState, now_ns: int) -> Timer:
+        """What opens at a moment of wall time: slots that are over by then do not."""
+        market = self._market
+        passed_ns = self._clock.market_at(now_ns) - market.start_ns
+        slot = min(passed_ns // (market.slot_s * NS_PER_S), state.slot + MOST_SKIPPED_SLOTS)
+        if slot <= state.slot + 1:
+            return timer
+        return replace(
+            timer, timer_id=slot_timer(slot), events=self.slot_events(slot, state), late=None
         )
 
     def slot_events(self, slot: int, state: IngestState | None = None) -> tuple[Event, ...]:
         """What changed since the slot before (quotes, regions, links), then the opening itself.
 
-        What is said of prices is judged by what `state` knows; without, as nothing is known.
+        What is said of prices is judged by what `state` knows; without, as nothing is known. Slots
+        between the last one that it knows and this one were missed.
         """
         state = state or self.initial()
         market, source = self._market, self._source
+        missed = slot - state.slot - 1 if state.slot >= 0 else 0
         found = source.judged(slot, state.said, state.doubts)
         moment = SlotMoment(slot=slot, ts_event_ns=opens_ns(market, slot))
         stands = tuple(each.judged.stands for each in found)
@@ -342,10 +360,11 @@ class IngestHandler:
             ),
             last=source.slots is not None and slot == source.slots - 1,
             mode=self._said_mode,
+            missed=missed,
         )
         return (
             *source.told(slot, found, state.said, state.doubts),
-            *self._observed(slot, moment.ts_event_ns),
+            *self._observed(slot, slot - missed - 1, moment.ts_event_ns),
             *freeze_events(found, state.frozen, moment),
             opened,
         )
@@ -366,14 +385,15 @@ class IngestHandler:
             return self._source.waits_s(slot, state.said)
         return options.slot_interval_s if slot else 0.0
 
-    def _observed(self, slot: int, ts_event_ns: int) -> tuple[Event, ...]:
+    def _observed(self, slot: int, before: int, ts_event_ns: int) -> tuple[Event, ...]:
+        """What differs from the slot that opened `before`."""
         if self._geography is None:
             return ()
         slot_s = self._market.slot_s
         return observations(
             self._geography,
             at_s=slot * slot_s,
-            before_s=(slot - 1) * slot_s if slot else None,
+            before_s=before * slot_s if slot else None,
             ts_event_ns=ts_event_ns,
         )
 

@@ -14,6 +14,7 @@ from spotline.application.selector.leaving import NextHome, can_stay, way_out, w
 from spotline.application.selector.limiting import task_at_limit
 from spotline.application.selector.offered_money import task_under_own_caps, task_within_spending
 from spotline.application.selector.state import SelectorOptions, SelectorState
+from spotline.domain.crowd.fairness import WEIGHT_ONE, TenantWeight, shares_of, weights_of
 from spotline.domain.jobs.lot import Lot
 from spotline.domain.market.named_law import NamedLaw
 from spotline.domain.policies.answer import DecisionReason, JobAnswer
@@ -50,6 +51,20 @@ def allocate_request(
         laws=_laws_of(tasks, state.runs),
         clearing=state.clearing,
         reclaimed_offering_ids=() if state.offset_s else tuple(sorted(state.reclaimed)),
+        tenant_weights=_tenant_weights(state, tasks, options),
+    )
+
+
+def _tenant_weights(
+    state: SelectorState, tasks: Sequence[JobTask], options: SelectorOptions
+) -> tuple[TenantWeight, ...]:
+    if not options.is_fair:
+        return ()
+    return weights_of(
+        (task.job.tenant for task in tasks),
+        state.tenant_gains,
+        shares_of(options.tenant_shares),
+        round(options.fairness * WEIGHT_ONE),
     )
 
 
@@ -152,9 +167,17 @@ def _alternatives(
                 on_demand_reserve_slots=reserve_slots,
                 rescue_instances=rescue_instances,
                 notice_lead_s=state.lead_s(run.job, offering_id),
+                spot_risk_ppm=_spot_risk_ppm(state, run, offering_id),
             )
         )
     return tuple(found)
+
+
+def _spot_risk_ppm(state: SelectorState, run: JobRun, offering_id: str) -> int:
+    """The chance that a job finds no spot on an offering, as far as counts are believed."""
+    return (
+        0 if state.beliefs is None else state.beliefs.risk_ppm(offering_id, run.job.max_instances)
+    )
 
 
 def fallback_answers(state: SelectorState, options: SelectorOptions) -> Sequence[JobAnswer]:
@@ -175,6 +198,7 @@ def fallback_request(state: SelectorState, options: SelectorOptions) -> Allocate
         tasks=tasks,
         laws=(),
         clearing=False,
+        tenant_weights=(),
         forecast=None,
         reason=DecisionReason.ALLOCATOR_UNAVAILABLE,
     )
@@ -184,7 +208,8 @@ def _table_use(state: SelectorState, run: JobRun, offering_id: str) -> TableUse 
     table = run.table_in(state.slot, offering_id)
     if table is None:
         return None
-    return TableUse(table=table.spec, run_state=state.run_state(offering_id, table.named.law.space))
+    space, wanted = table.named.law.space, run.job.max_instances
+    return TableUse(table=table.spec, run_state=state.run_state(offering_id, space, wanted))
 
 
 def _laws_of(tasks: Sequence[JobTask], runs: Mapping[str, JobRun]) -> tuple[NamedLaw, ...]:

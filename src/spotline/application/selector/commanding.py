@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 from spotline.application.selector.asking import task_at_home
+from spotline.application.selector.believing import replaces
 from spotline.application.selector.egress import why_here
 from spotline.application.selector.endings import ended, endings, undecided
 from spotline.application.selector.freezing import NO_EXEMPTION, Exemption, exemption
@@ -17,7 +18,7 @@ from spotline.domain.events.capacity import ProvisioningCommanded, SlotDecided
 from spotline.domain.events.event import Event
 from spotline.domain.events.lifecycle import JobOutcome
 from spotline.domain.jobs.lot import Lot, holding_of
-from spotline.domain.policies.answer import DecisionReason, JobAnswer, Move
+from spotline.domain.policies.answer import DecisionReason, JobAnswer, Move, Yielded
 from spotline.domain.policies.interface import Policy
 from spotline.domain.policies.registry import policy_named
 
@@ -55,9 +56,23 @@ def decisions(
                 and _looks_at_forecasts(policy_named(answer.policy_id)),
                 explanation=_explain(run, answer, state, options),
                 move=answer.move,
+                cleared=_is_cleared(state, answer),
+                yielded=_yielded(state, run, answer),
             )
         )
     return decided
+
+
+def _is_cleared(state: SelectorState, answer: JobAnswer) -> bool:
+    return state.clearing and answer.reason is not DecisionReason.ALLOCATOR_UNAVAILABLE
+
+
+def _yielded(state: SelectorState, run: JobRun, answer: JobAnswer) -> Yielded | None:
+    """What a job left to another; whose jobs others have is not told to a tenant."""
+    yielded = answer.yielded
+    if yielded is None or state.tenant_of(yielded.to_job_id) == run.job.tenant:
+        return yielded
+    return replace(yielded, to_job_id="")
 
 
 def finish_slot(
@@ -80,11 +95,11 @@ def finish_slot(
     held = {decision.job_id for decision in decided}
     changes: list[_Change] = []
     for decision in decided:
-        changes += _changes(state.runs[decision.job_id], decision.lots, decision.move)
+        changes += _changes(state, state.runs[decision.job_id], decision.lots, decision.move)
     for job_id in sorted(state.runs):
         run = state.runs[job_id]
         if run.phase is RunPhase.CLOSED or (job_id in ending and job_id not in held):
-            changes += _changes(run, ())
+            changes += _changes(state, run, ())
         elif run.phase is RunPhase.RUNNING and job_id not in held:
             changes += _beside(run, run.offering_id, set())
     changes = [_with_exemption(state, change, options, at_limit) for change in changes]
@@ -111,6 +126,7 @@ def finish_slot(
             transfer_cost_micro_usd=change.transfer_cost_micro_usd,
             excepted_on_demand=change.exemption.instances,
             quote_left_micro_usd=change.exemption.quote_left_micro_usd,
+            keep_until_granted=change.replaces,
         )
         for change in changes
     ]
@@ -119,6 +135,7 @@ def finish_slot(
         revision=state.revision,
         offset_s=state.offset_s,
         commands=len(commands),
+        fairness_cost_micro_usd=state.fairness_cost_micro_usd,
     )
     return (*decided, *closed, *commands, slot_decided)
 
@@ -160,9 +177,12 @@ class _Change:
     id_part: str
     transfer_cost_micro_usd: int = 0
     exemption: Exemption = NO_EXEMPTION
+    replaces: bool = False
 
 
-def _changes(run: JobRun, lots: tuple[Lot, ...], move: Move | None = None) -> list[_Change]:
+def _changes(
+    state: SelectorState, run: JobRun, lots: tuple[Lot, ...], move: Move | None = None
+) -> list[_Change]:
     """What must change for a job to hold `lots` and nothing else; no lots: nothing at all."""
     job_id = run.job.job_id
     target = lots[0] if lots else Lot(offering_id=run.offering_id)
@@ -177,6 +197,7 @@ def _changes(run: JobRun, lots: tuple[Lot, ...], move: Move | None = None) -> li
                 grows=target.spot > before.spot or target.on_demand > before.on_demand,
                 id_part=f"command:{job_id}",
                 transfer_cost_micro_usd=move.cost_micro_usd if move is not None else 0,
+                replaces=move is None and replaces(state, before, target),
             )
         )
     return changes

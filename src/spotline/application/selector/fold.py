@@ -9,14 +9,26 @@ from spotline.application.allocation.measuring import Followed
 from spotline.application.allocation.tasks import at_rates, forecast_of
 from spotline.application.allocation.value_tables import same_table_of
 from spotline.application.selector.answer_checks import check_answers
+from spotline.application.selector.believing import (
+    believed_forecast,
+    believed_slot,
+    settle_beliefs,
+    uncounted,
+)
 from spotline.application.selector.endings import note_cancelled, note_exited, note_retry
-from spotline.application.selector.holding import forget_doubts, note_capacity, note_refused
+from spotline.application.selector.holding import (
+    forget_doubts,
+    note_capacity,
+    note_refused,
+    note_taken,
+)
 from spotline.application.selector.job_run import JobRun, RunPhase
 from spotline.application.selector.job_table import JobTable
 from spotline.application.selector.spent import note_billed, note_ended, note_launched, note_spent
 from spotline.application.selector.state import SelectorOptions, SelectorState, SlotPhase
 from spotline.application.selector.tripping import note_health
 from spotline.application.slot_checks import check_slot, completed, slot_of
+from spotline.domain.crowd.fairness import remembered
 from spotline.domain.events.allocation import (
     AllocationAnswered,
     AllocationDecided,
@@ -271,6 +283,7 @@ def _fold_slot(state: SelectorState, event: Event, options: SelectorOptions) -> 
         case SlotDecided() if event.slot == state.slot:
             state.phase = SlotPhase.AWAITING_CAPACITY
             state.revision = event.revision
+            state.fairness_cost_micro_usd = 0
             for run in state.runs.values():
                 run.lost = 0
         case LaunchRefused() if event.slot == state.slot and event.offering_id in state.offerings:
@@ -278,6 +291,7 @@ def _fold_slot(state: SelectorState, event: Event, options: SelectorOptions) -> 
         case CapacityLost() if event.slot == state.slot:
             if event.job_id in state.runs:
                 state.runs[event.job_id].lost += len(event.instance_ids)
+                note_taken(state, state.runs[event.job_id], event.offering_id)
         case CostAccrued():
             note_billed(state, event, options)
         case CapacityReported():
@@ -306,6 +320,7 @@ def _open_slot(state: SelectorState, event: SlotOpened, options: SelectorOptions
         return
     check_slot(event, *slot_of(state.opened))
     if state.opened is not None:
+        settle_beliefs(state)
         _record_slot(state)
         prices = {sq.quote.offering_id: sq.quote for sq in state.opened.quotes}
         for run in state.running():
@@ -314,6 +329,7 @@ def _open_slot(state: SelectorState, event: SlotOpened, options: SelectorOptions
             for slot in range(state.slot, event.slot):
                 note_spent(state, run, quote, slot, options)
                 run.settle(quote.spot_price_micro_usd, quote.on_demand_price_micro_usd)
+            run.left_alone |= event.missed > 0
             if not run.is_finishing:
                 run.finishing_since = -1
             elif run.finishing_since < 0:
@@ -323,7 +339,7 @@ def _open_slot(state: SelectorState, event: SlotOpened, options: SelectorOptions
             trusted = state.forecast
         state.history.append((state.opened, trusted))
         del state.history[: -options.history_slots]
-    opened = completed(event, state.opened)
+    opened = completed(event, uncounted(state))
     state.trust.note_slot(opened)
     for slot_quote in opened.quotes:
         available = slot_quote.quote.spot_available
@@ -335,14 +351,14 @@ def _open_slot(state: SelectorState, event: SlotOpened, options: SelectorOptions
         stock = state.stock.setdefault(slot_quote.quote.offering_id, [])
         stock.append(on_demand.instances if on_demand.known else UNCOUNTED)
         del stock[: -options.history_slots]
+    state.opened = believed_slot(state, opened, options.beliefs)
     if state.shadow is not None:
-        there = {quoted.quote.offering_id: quoted.quote.spot_available for quoted in opened.quotes}
+        quoted = {sq.quote.offering_id: sq.quote.spot_available for sq in state.opened.quotes}
         state.shadow.open(
-            event.slot, {name: count.instances for name, count in there.items() if count.known}
+            event.slot, {name: count.instances for name, count in quoted.items() if count.known}
         )
     state.slot = event.slot
     state.heard = event
-    state.opened = opened
     state.forecast = None
     state.forecast_reason = DecisionReason.POLICY
     state.phase = SlotPhase.WAITING_FORECAST
@@ -360,7 +376,7 @@ def _note_forecast(state: SelectorState, event: ForecastIssued) -> None:
     if event.slot != state.slot or state.phase is not SlotPhase.WAITING_FORECAST:
         return
     # How far it has been right is how far it is believed.
-    state.forecast = state.trust.moderated(event)
+    state.forecast = believed_forecast(state, state.trust.moderated(event))
     if not state.trust.trusted:
         state.forecast_reason = DecisionReason.FORECAST_UNTRUSTED
     _start_allocating(state, event)
@@ -373,6 +389,7 @@ def _note_answer(state: SelectorState, event: AllocationAnswered) -> None:
         return
     if event.outcome is CallOutcome.ANSWERED:
         check_answers(state, event.answers)
+        _note_fairness(state, event)
         for answer in event.answers:
             run = state.runs[answer.job_id]
             run.memory = answer.memory
@@ -383,6 +400,15 @@ def _note_answer(state: SelectorState, event: AllocationAnswered) -> None:
                 {w.offering_id: w.micro_usd_per_instance_hour for w in event.spot_worth},
             )
     state.trigger = event
+
+
+def _note_fairness(state: SelectorState, event: AllocationAnswered) -> None:
+    found = event.fairness
+    if found is None:
+        return
+    state.fairness_cost_micro_usd = found.cost_micro_usd
+    if not event.revision:
+        state.tenant_gains = remembered(state.tenant_gains, found.gains)
 
 
 def _record_slot(state: SelectorState) -> None:
@@ -418,7 +444,7 @@ def _run_state(state: SelectorState, run: JobRun) -> int:
     table = run.table_in(state.slot, run.first_offering_id)
     if table is None:
         return -1
-    return state.run_state(run.offering_id, table.named.law.space)
+    return state.run_state(run.offering_id, table.named.law.space, run.job.max_instances)
 
 
 def _admit(state: SelectorState, event: JobAdmitted) -> None:

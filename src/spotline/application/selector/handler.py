@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 
 from spotline.application.allocation.messages import AllocateRequest
 from spotline.application.selector.asking import allocate_request, fallback_answers
+from spotline.application.selector.believing import homes_by
 from spotline.application.selector.commanding import AtLimit, decisions, finish_slot
 from spotline.application.selector.endings import ended, moment_s, retry_of
 from spotline.application.selector.fold import fold
@@ -310,13 +311,9 @@ class SelectHandler:
             if run.job.deadline.expires_ns <= state.current.ts_event_ns:
                 yield never_started(run, state.slot)
                 continue
-            offering_id = best_offering(
-                run.job,
-                state.offerings,
-                state.current,
-                [slot for slot, _ in state.history],
-                taken_by(state, running, self._options),
-            )
+            taken = taken_by(state, running, self._options)
+            opened, past = homes_by(state, run.job, taken)
+            offering_id = best_offering(run.job, state.offerings, opened, past, taken)
             if run.cancelled or offering_id is None:
                 continue
             limit = arrival_limit(state, run, offering_id) if self._options.limits else NO_LIMIT

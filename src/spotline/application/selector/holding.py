@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from spotline.application.selector.believing import believe_lost, believe_refused
 from spotline.application.selector.endings import moment_s, reopen, unheeded
 from spotline.application.selector.job_run import HeldStretch, JobRun, RunPhase
 from spotline.application.selector.state import SelectorState, SlotPhase
@@ -30,10 +31,20 @@ def note_refused(state: SelectorState, event: LaunchRefused) -> None:
     state.refused[event.offering_id, event.capacity_type] = True
     if event.limit_scope is not None:
         return
-    if event.capacity_type is CapacityType.ON_DEMAND and event.offering_id in state.stock:
+    if event.capacity_type is CapacityType.SPOT:
+        believe_refused(state, event)
+    elif event.offering_id in state.stock:
         state.stock[event.offering_id][-1] = 0
     if run is not None and event.refusal_class is RefusalClass.UNKNOWN_OUTCOME:
         run.in_doubt[event.offering_id] = event.slot
+
+
+def note_taken(state: SelectorState, run: JobRun, offering_id: str) -> None:
+    """Take a loss of spot where counts are believed: it shows the stock, as a refusal does."""
+    if state.beliefs is None or not run.held_at(offering_id).spot:
+        return
+    believe_lost(state, offering_id)
+    state.refused[offering_id, CapacityType.SPOT] = True
 
 
 def _limited_by(state: SelectorState, event: LaunchRefused) -> list[str]:
@@ -72,7 +83,9 @@ def note_capacity(state: SelectorState, event: CapacityReported) -> None:
         if run.phase is RunPhase.RUNNING:
             # What was granted was held until instances were lost inside the slot.
             granted = replace(held, spot=held.spot + run.lost)
-            if granted.instances == run.target.instances:
+            # A swap that was refused keeps as many of the other kind.
+            exact = state.beliefs is not None and not run.lost
+            if granted.instances == run.target.instances and not exact:
                 # All was granted, so the target says of which kind the lost ones were.
                 granted = run.target
             broken = _interrupted(state, run, granted, offered)

@@ -66,7 +66,8 @@ class JobRun:
 
     `on_demand_quote_micro_usd` is what all of it would have cost on on-demand when it was admitted;
     it `is_limited` if limits were on then. `at_limit` is the last that was said of a limit that it
-    has reached. `rate_reports` counts reports of its progress, by which its rates are known.
+    has reached. `rate_reports` counts reports of its progress, by which its rates are known. It was
+    `left_alone` if it ran in slots that nobody opened.
     """
 
     job: Job
@@ -83,6 +84,7 @@ class JobRun:
     moves: int = 0
     mixed: bool = False
     yielded: bool = False
+    left_alone: bool = False
     target: Holding = IDLE
     in_doubt: dict[str, int] = field(default_factory=dict)
     lost: int = 0
@@ -147,8 +149,8 @@ class JobRun:
     def teaches(self) -> bool:
         """Whether what it is offered is still to be kept, for feedback that will come.
 
-        A job that never started, was cancelled, failed, was several jobs (`mixed`) or `yielded` spot
-        gives none when it is over: no policy chose how it ended.
+        A job that never started, was cancelled, failed, was several jobs (`mixed`), `yielded` spot or
+        was `left_alone` gives none when it is over: no policy chose how it ended.
         """
         if self.program is None or self.fed_back:
             return False
@@ -157,7 +159,7 @@ class JobRun:
     @property
     def is_spoilt(self) -> bool:
         """Whether no one replay says what another policy would have made of what it was offered."""
-        return self.was_cut_short or self.mixed or self.yielded
+        return self.was_cut_short or self.mixed or self.yielded or self.left_alone
 
     @property
     def was_cut_short(self) -> bool:

@@ -31,4 +31,7 @@ def recomputed_answer(call: Call, recorded: Event) -> Recomputed:
     if recorded.outcome is not CallOutcome.ANSWERED:
         return Recomputed(answer=answer, performed=False)
     again = allocate(request)
-    return Recomputed(answer=replace(answer, answers=again.answers, spot_worth=again.spot_worth))
+    answer = replace(
+        answer, answers=again.answers, spot_worth=again.spot_worth, fairness=again.fairness
+    )
+    return Recomputed(answer=answer)

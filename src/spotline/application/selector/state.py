@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import lru_cache
 
@@ -12,6 +12,8 @@ from spotline.application.allocation.measuring import Measuring
 from spotline.application.allocation.tasks import program_of
 from spotline.application.allocation.value_tables import surcharged, table_spec
 from spotline.application.selector.job_run import JobRun, RunPhase
+from spotline.domain.beliefs.spot_beliefs import SpotBeliefs
+from spotline.domain.crowd.fairness import TenantGain, shares_of
 from spotline.domain.crowd.shadow_prices import ShadowPrices
 from spotline.domain.events.event import Event
 from spotline.domain.events.forecast import ForecastIssued
@@ -26,6 +28,7 @@ from spotline.domain.limits.spending import Spending, SpentIn, spending_of
 from spotline.domain.market.law import StateSpace, last_run_state
 from spotline.domain.market.named_law import NamedLaw
 from spotline.domain.market.offering import CapacityType, Offering
+from spotline.domain.market.prior_laws import named_priors, shipped_priors
 from spotline.domain.market.stock import stock_terms
 from spotline.domain.modes import Mode
 from spotline.domain.policies.answer import DecisionReason
@@ -34,6 +37,8 @@ from spotline.domain.selection.learner import Draw, Learner
 from spotline.domain.selection.rules import DEFAULT_RULE, RULES
 from spotline.domain.solvers.table_spec import TableSpec
 from spotline.domain.units import NS_PER_S, micro_usd_from_usd
+
+MOST_FAIRNESS = 1_000.0
 
 
 class SlotPhase(Enum):
@@ -79,6 +84,13 @@ class SelectorOptions:
     jobs in order of slack. With `shadow_prices` value tables count spot of the slots to come at what
     it was worth to all of them of late (ADR 0066); it needs `clearing`.
 
+    `fairness` is the most that a tenant's bids count against another's where bids are cleared (1: all
+    count the same): whose jobs got a smaller share of what they bid for counts for more (ADR 0069).
+    `tenant_shares` says how much of its wishes a tenant is due: `research=2,search=1`, others 1.
+
+    `beliefs` is the SHA-256 of the prior laws that spot counts which nobody publishes are believed by
+    (ADR 0068); empty, as in logs from before 0.3.0: plenty is assumed until a launch is refused.
+
     Raises
     ------
     ValueError
@@ -106,6 +118,9 @@ class SelectorOptions:
     spending: str = ""
     shared_tables: bool = False
     clearing: bool = False
+    fairness: float = 1.0
+    tenant_shares: str = ""
+    beliefs: str = ""
     shadow_prices: bool = False
 
     def __post_init__(self) -> None:
@@ -126,7 +141,19 @@ class SelectorOptions:
         ):
             if not 0 <= getattr(self, name) < math.inf:
                 raise ValueError(f"{name} must be finite and >= 0, was {getattr(self, name)}")
+        if not 1 <= self.fairness <= MOST_FAIRNESS:
+            raise ValueError(f"fairness must lie in 1..{MOST_FAIRNESS}, was {self.fairness}")
+        try:
+            shares_of(self.tenant_shares)
+        except ValueError as error:
+            raise ValueError(f"tenant_shares {error}") from error
         spending_of(self.spending)
+        named_priors(self.beliefs)
+
+    @property
+    def is_fair(self) -> bool:
+        """Whether bids of tenants count by what they had."""
+        return self.clearing and self.fairness > 1
 
     @property
     def limits_on_spending(self) -> Spending:
@@ -135,6 +162,17 @@ class SelectorOptions:
 
 
 _spending_of = lru_cache(maxsize=16)(spending_of)
+
+
+def where_uncounted(options: SelectorOptions) -> SelectorOptions:
+    """The options on a market that publishes no counts: these are believed, nothing relies on them."""
+    return replace(
+        options,
+        spot_firm=False,
+        clearing=False,
+        shadow_prices=False,
+        beliefs=shipped_priors().sha256,
+    )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -153,7 +191,10 @@ class SelectorState:
     were asked for; both only as far back, and only where, limits need them.
     `mode` is how far decisions of the log reach. `announced` are the ids of shared tables that were
     built once.
+    `tenant_gains` is what tenants gained of late, where fairness is asked for, and
+    `fairness_cost_micro_usd` what that cost in this revision.
     `reclaimed` are offerings of which the market took spot back as the slot opened, with `clearing`.
+    `beliefs` are those of spot counts that nobody publishes, None where plenty is assumed.
     `shadow` are the shadow prices, None where tables count on none.
     `heard` is the slot as it was opened, `opened` the same with the quotes that it lacked.
     """
@@ -164,6 +205,7 @@ class SelectorState:
     shared_tables: bool = False
     announced: set[str] = field(default_factory=set)
     clearing: bool = False
+    beliefs: SpotBeliefs | None = None
     shadow: ShadowPrices | None = None
     reclaimed: frozenset[str] = frozenset()
     mode: Mode = Mode.LIVE
@@ -195,6 +237,8 @@ class SelectorState:
     breaker: Breaker = field(default_factory=Breaker)
     spend: SpendBook = field(default_factory=SpendBook)
     launched: list[tuple[int, int]] = field(default_factory=list)
+    tenant_gains: tuple[TenantGain, ...] = ()
+    fairness_cost_micro_usd: int = 0
 
     def tenant_of(self, job_id: str) -> str | None:
         """Whose a job is, None where it is not known."""
@@ -320,8 +364,18 @@ class SelectorState:
             offering_id for offering_id, spot in held.items() if spot > residual.spot(offering_id)
         )
 
-    def run_state(self, offering_id: str, space: StateSpace) -> int:
-        """Where an offering's spot is in the open slot, on the states of a law."""
+    def run_state(self, offering_id: str, space: StateSpace, wanted: int = 0) -> int:
+        """Where an offering's spot is in the open slot, on the states of a law.
+
+        Where counts are believed, that is the likeliest state with what is left, or with as many as
+        are `wanted` of it.
+        """
+        if self.beliefs is not None:
+            left = self.residual().spot(offering_id)
+            least = min(left, wanted) if wanted else left
+            believed = self.beliefs.run_state(offering_id, least, left, space)
+            if believed is not None:
+                return believed
         counts = self.counts.get(offering_id, [])
         # An unknown count is taken for plenty, as planners do.
         return last_run_state(space, counts) if counts else space.run_states - 1
@@ -424,5 +478,6 @@ def state_at_start(options: SelectorOptions, learner: Learner) -> SelectorState:
         competing=options.competing,
         shared_tables=options.shared_tables,
         clearing=options.clearing,
+        beliefs=SpotBeliefs() if options.beliefs else None,
         shadow=ShadowPrices() if options.shadow_prices else None,
     )

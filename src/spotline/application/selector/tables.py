@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from spotline.application.allocation.value_tables import same_table_of
+from spotline.application.selector.believing import homes_by
 from spotline.application.selector.job_run import JobRun, RunPhase
 from spotline.application.selector.offering_choice import other_offerings
 from spotline.application.selector.state import SelectorOptions, SelectorState
@@ -27,14 +28,9 @@ def tables_wanted(
     """An arriving job's value tables, at home first, wherever laws are known."""
     wanted = [home]
     if options.moves and home in state.laws:
-        wanted += other_offerings(
-            run.job,
-            home,
-            state.offerings,
-            state.current,
-            [slot for slot, _ in state.history],
-            taken_by(state, running, options),
-        )
+        taken = taken_by(state, running, options)
+        opened, past = homes_by(state, run.job, taken)
+        wanted += other_offerings(run.job, home, state.offerings, opened, past, taken)
     events = []
     for offering_id in wanted:
         named = state.laws.get(offering_id)

@@ -18,6 +18,11 @@ from spotline.bench.command_options import (
     write_figures,
 )
 
+_COLUMNS = (
+    *("%", "points against best rule", "gap %", "first 48 slots", "misses", "cost $", "late $"),
+    "Jain",
+)
+
 
 def fleet(
     data: DataOption = RECORDED_DATA,
@@ -34,6 +39,9 @@ def fleet(
     clearing: Annotated[
         bool, typer.Option(help="Clear the bids of all jobs together, as `up` does.")
     ] = True,
+    fairness: Annotated[
+        float, typer.Option(min=1, help="The most that a tenant's bids count; 1: all the same.")
+    ] = 1.0,
     shadow_prices: Annotated[
         bool, typer.Option(help="Let value tables count on shadow prices, as `up` does.")
     ] = True,
@@ -52,7 +60,12 @@ def fleet(
     from spotline.bench.fleet.run import FleetOptions, run_fleet
     from spotline.bench.fleet.slot_times import SLOT_SIZES, time_slots
 
-    selector = replace(SHIPPED, clearing=clearing, shadow_prices=clearing and shadow_prices)
+    selector = replace(
+        SHIPPED,
+        clearing=clearing,
+        shadow_prices=clearing and shadow_prices,
+        fairness=fairness,
+    )
     console = open_console()
     tell = teller(console)
     figures: dict[str, Any] = {"command": command_line(), "slot_s": {}, "memory_mb": {}}
@@ -86,7 +99,7 @@ def _print(console: Any, figures: dict[str, Any]) -> None:
 
     for name, rows in figures.get("cells", {}).items():
         table = plain_table(f"{name}, % of the joint bound", "policy")
-        for column in ("%", "points against best rule", "gap %", "misses", "cost $", "late $"):
+        for column in _COLUMNS:
             table.add_column(column, justify="right", no_wrap=True)
         for policy, row in rows.items():
             low, mean, high = row["vs_best_rule_points"] or (float("nan"),) * 3
@@ -95,9 +108,11 @@ def _print(console: Any, figures: dict[str, Any]) -> None:
                 _number(row["percent_of_bound"]),
                 f"{mean:+.2f} [{low:+.2f}, {high:+.2f}]",
                 _number(row["gap_closed_percent"]),
+                _number((row["first_48_points"] or (None, None))[1]),
                 str(row["misses"]),
                 f"{row['cost_usd']:,.0f}",
                 f"{row['late_usd']:,.0f}",
+                _number(row["jain_saving"]),
             )
         console.print(table)
     for note in figures.get("notes", ()):

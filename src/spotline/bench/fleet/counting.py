@@ -15,6 +15,8 @@ from spotline.replay.summary import JobLife
 
 # Blocks of start times that are resampled: longer than most jobs.
 BLOCK_SLOTS = 24
+# The first hours, of which a target speaks by itself.
+FIRST_SLOTS = 48
 _USD = 1e6
 _BEST_OF = "on_demand_only"
 
@@ -83,8 +85,10 @@ def count_cell(lives: Mapping[str, Lives], counted: CrowdCount) -> dict[str, dic
     `percent_of_bound` is 100 * summed utility / joint bound, None where the bound is not > 0.
     `vs_best_rule_points` are points of the bound by which a policy is ahead of the best simple
     rule: ends and mean of a central 95 % interval over moving blocks of start times, the same jobs
-    on both sides. `gap_closed_percent` is the share of the way from that rule to the bound, None
-    where no way is left. `jain_saving` is Jain's index of what each tenant saves against running
+    on both sides. `first_48_points` is the same of the jobs that begin in the first 48 slots, against
+    the rule that was best for them, None where there are none. `gap_closed_percent` is the share of
+    the way from the best rule to the bound, None where no way is left, and `gap_closed_interval` its
+    ends and mean by those of the points, the way taken as it is. `jain_saving` is Jain's index of what each tenant saves against running
     on demand alone: 1 where all save the same share.
     """
     best = best_rule(lives)
@@ -96,17 +100,49 @@ def _row(name: str, lives: Mapping[str, Lives], best: str, counted: CrowdCount) 
     utility, bound = float(mine.utility.sum()), counted.bound_usd
     left = bound - float(rule.utility.sum())
     ahead = utility - float(rule.utility.sum())
+    points = _points(mine.utility - rule.utility, counted)
+    way = 100.0 * left / bound if bound > 0 else 0.0
     return {
         "utility_usd": utility,
         "cost_usd": float(mine.cost.sum()),
         "percent_of_bound": 100.0 * utility / bound if bound > 0 else None,
         "misses": int(mine.missed.sum()),
         "late_usd": float(mine.late.sum()),
-        "vs_best_rule_points": _points(mine.utility - rule.utility, counted),
+        "vs_best_rule_points": points,
         "best_rule": best,
         "gap_closed_percent": 100.0 * ahead / left if left > 0 else None,
+        "gap_closed_interval": None
+        if points is None or way <= 0
+        else [100.0 * end / way for end in points],
+        "first_48_points": _first_points(name, lives, counted),
         "jain_saving": _jain(mine, lives.get(_BEST_OF), counted.tenant),
     }
+
+
+def _first_points(name: str, lives: Mapping[str, Lives], counted: CrowdCount) -> list[float] | None:
+    """Points of the jobs that begin in the first slots, against the rule that was best for them."""
+    early = counted.start < FIRST_SLOTS
+    if not early.any():
+        return None
+    first = {
+        each: Lives(
+            utility=found.utility[early],
+            cost=found.cost[early],
+            late=found.late[early],
+            missed=found.missed[early],
+        )
+        for each, found in lives.items()
+    }
+    share = float(early.sum()) / early.size
+    part = CrowdCount(
+        start=counted.start[early],
+        seed=counted.seed[early],
+        tenant=tuple(
+            whose for whose, is_early in zip(counted.tenant, early, strict=True) if is_early
+        ),
+        bound_usd=counted.bound_usd * share,
+    )
+    return _points(first[name].utility - first[best_rule(first)].utility, part)
 
 
 def _points(difference: FloatArray, counted: CrowdCount) -> list[float] | None:
@@ -117,7 +153,10 @@ def _points(difference: FloatArray, counted: CrowdCount) -> list[float] | None:
     # The bound is one of all jobs: each stands for an equal part of it.
     share = np.full(difference.size, counted.bound_usd / difference.size)
     lines = time_lines(list(range(int(counted.seed.max()) + 1)), counted.seed, counted.start)
-    return list(bootstrap_points(difference, share, lines, block_slots=BLOCK_SLOTS, seed=1))
+    # A crowd is a few blocks long.
+    return list(
+        bootstrap_points(difference, share, lines, block_slots=BLOCK_SLOTS, seed=1, circular=True)
+    )
 
 
 def _jain(mine: Lives, on_demand: Lives | None, tenants: Sequence[str]) -> float | None:
@@ -125,7 +164,7 @@ def _jain(mine: Lives, on_demand: Lives | None, tenants: Sequence[str]) -> float
         return None
     shares = []
     for tenant in sorted(set(tenants)):
-        own = np.array([one == tenant for one in tenants])
+        own = np.array([whose == tenant for whose in tenants])
         spent = float(on_demand.cost[own].sum())
         shares.append(1.0 - float(mine.cost[own].sum()) / spent if spent > 0 else 0.0)
     square = sum(share * share for share in shares)

@@ -40,11 +40,13 @@ class CrowdClass:
     """What jobs of a kind have in common.
 
     `deadline_slots` and `tightness` (share of the time to the deadline that the largest count needs
-    on demand, before overheads) are drawn between their ends.
+    on demand, before overheads) are drawn between their ends; a job is of each of `TENANTS` with a
+    probability of its own. Tenants so differ in which jobs they have.
     """
 
     name: str
     share: float
+    tenants: tuple[float, ...]
     counts: tuple[int, ...]
     deadline_slots: tuple[int, int]
     tightness: tuple[float, float]
@@ -56,19 +58,19 @@ class CrowdClass:
 
 CLASSES = (
     CrowdClass(
-        name="small", share=0.25, counts=(1, 2, 4), deadline_slots=(8, 24),
+        name="small", share=0.25, tenants=(0.2, 0.2, 0.6), counts=(1, 2, 4), deadline_slots=(8, 24),
         tightness=(0.40, 0.78), launch_s=300, shrink_s=300, migrate_s=600, interrupted_s=600,
     ),
     CrowdClass(
-        name="elastic", share=0.30, counts=(2, 4, 8), deadline_slots=(8, 24),
+        name="elastic", share=0.30, tenants=(0.2, 0.6, 0.2), counts=(2, 4, 8), deadline_slots=(8, 24),
         tightness=(0.40, 0.78), launch_s=300, shrink_s=300, migrate_s=600, interrupted_s=600,
     ),
     CrowdClass(
-        name="gang", share=0.30, counts=(8,), deadline_slots=(8, 24),
+        name="gang", share=0.30, tenants=(0.6, 0.2, 0.2), counts=(8,), deadline_slots=(8, 24),
         tightness=(0.40, 0.78), launch_s=600, shrink_s=300, migrate_s=900, interrupted_s=900,
     ),
     CrowdClass(
-        name="heavy", share=0.15, counts=(4, 8), deadline_slots=(18, 24),
+        name="heavy", share=0.15, tenants=(0.6, 0.2, 0.2), counts=(4, 8), deadline_slots=(18, 24),
         tightness=(0.35, 0.60), launch_s=2700, shrink_s=900, migrate_s=3600, interrupted_s=3600,
     ),
 )  # fmt: skip
@@ -102,6 +104,8 @@ def fleet_jobs(
     if n < 1:
         raise ValueError(f"n must be >= 1, was {n}")
     rng = np.random.Generator(np.random.PCG64([seed, n]))
+    # Apart, so that whose jobs they are changes nothing else about them.
+    whose = np.random.Generator(np.random.PCG64([seed, n, 1]))
     shares = [kind.share for kind in classes]
     drawn = []
     for index in range(n):
@@ -115,11 +119,12 @@ def fleet_jobs(
         if latest < 0:
             raise ValueError(f"market must have >= {end} slots, had {market.slots}")
         first = int(rng.integers(0, latest + 1 if arriving is None else min(arriving, latest + 1)))
-        drawn.append((first, index, kind, deadline, end, tightness, margin))
+        tenant = TENANTS[int(whose.choice(len(TENANTS), p=kind.tenants))]
+        drawn.append((first, index, kind, (deadline, end), tightness, margin, tenant))
     drawn.sort(key=lambda placed: placed[:2])
     return tuple(
-        _job(market, kind, first, (deadline, end), tightness, margin, f"fleet-{seed}-{number:05d}")
-        for number, (first, _, kind, deadline, end, tightness, margin) in enumerate(drawn)
+        _job(market, kind, first, slots, tightness, margin, (tenant, f"fleet-{seed}-{number:05d}"))
+        for number, (first, _, kind, slots, tightness, margin, tenant) in enumerate(drawn)
     )
 
 
@@ -135,7 +140,7 @@ def _job(
     slots: tuple[int, int],
     tightness: float,
     margin: float,
-    request_id: str,
+    whose: tuple[str, str],
 ) -> Job:
     deadline, end = slots
     slot_s, most = market.slot_s, kind.counts[-1]
@@ -145,8 +150,8 @@ def _job(
     start_ns = market.start_ns + first * slot_s * NS_PER_S
     dearest = int(market.on_demand_price_micro_usd[first].max())
     on_demand = dearest * most * busy * slot_s // S_PER_HOUR
+    tenant, request_id = whose
     number = int(request_id.rsplit("-", 1)[-1])
-    tenant = TENANTS[number % len(TENANTS)]
     return Job(
         job_id=job_id_for(tenant, request_id),
         tenant=tenant,

@@ -96,6 +96,7 @@ def run_fleet(
             "policies": list(options.policies),
             "processes": options.processes,
             "clearing": options.selector.clearing,
+            "fairness": options.selector.fairness,
             "wall_s": perf_counter() - began_s,
             "platform": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
         },

@@ -56,6 +56,7 @@ def bootstrap_points(
     block_slots: int,
     seed: int,
     resamples: int = RESAMPLES,
+    circular: bool = False,
 ) -> tuple[float, float, float]:
     """Interval and mean of 100 * sum(difference) / sum(optimum).
 
@@ -69,6 +70,9 @@ def bootstrap_points(
         Of every job, in one unit, shape (jobs,).
     block_slots
         Length of a block.
+    circular
+        Whether a block may go on at the beginning of its line (Politis and Romano 1992): where a
+        line is a few blocks long, its ends are otherwise drawn too seldom.
 
     Returns
     -------
@@ -85,8 +89,10 @@ def bootstrap_points(
         step = int(np.diff(starts).min()) if starts.size > 1 else 1
         block = min(starts.size, max(1, -(-block_slots // step)))
         drawn = -(-starts.size // block)
-        first = rng.integers(0, starts.size - block + 1, size=(resamples, drawn))
+        places = starts.size if circular else starts.size - block + 1
+        first = rng.integers(0, places, size=(resamples, drawn))
         taken = (first[:, :, None] + np.arange(block)).reshape(resamples, -1)[:, : starts.size]
+        taken %= starts.size
         parts += part[taken].sum(axis=1)
         wholes += whole[taken].sum(axis=1)
     mean = percent(difference, optimum)

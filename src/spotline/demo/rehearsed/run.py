@@ -22,7 +22,7 @@ from spotline.adapters.grpc.allocator.client import JobClient
 from spotline.adapters.ledger.sql import SqlLedger
 from spotline.adapters.market.parquet import write_market
 from spotline.application.cloud_actuator.agreeing import AgreementRules
-from spotline.application.selector.state import SelectorOptions
+from spotline.application.selector.state import SelectorOptions, where_uncounted
 from spotline.bootstrap.clouds import AWS, cloud_of
 from spotline.bootstrap.identity import IdentityAt
 from spotline.bootstrap.live import SILENT_AFTER_S, followed_market
@@ -232,7 +232,7 @@ def options_of(rehearsing: Rehearsing, cloud: RehearsedAws) -> SystemOptions:
         feeds=replace(followed.feeds, silent_after_s=_silent_after_s(followed.feeds.clock)),
         market_s_per_s=pace.market_s_per_s,
         # Nobody publishes what spot there is: whoever must be in time cannot count on it.
-        selector=replace(rehearsing.selector, spot_firm=False),
+        selector=where_uncounted(rehearsing.selector),
         priors=rehearsing.priors,
         # What a lost answer left behind is ended by whoever finds it: all of it is ours.
         agreement=AgreementRules(reap=ReapRules(mode=ReapMode.REAP, accounts=accounts_of("*"))),

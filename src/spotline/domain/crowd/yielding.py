@@ -38,10 +38,11 @@ class Claim:
         return self.got.value_micro_usd - max(rest, default=self.got.value_micro_usd)
 
 
-def yielded_to(claims: Sequence[Claim]) -> Mapping[str, Yielded]:
+def yielded_to(claims: Sequence[Claim], *, weighted: bool = False) -> Mapping[str, Yielded]:
     """By job id, the spot that it wanted and did not get, and the job to which that is worth most.
 
-    A job that got all that it bid for is not in it.
+    A job that got all that it bid for is not in it. Where bids were `weighted`, what is yielded may
+    be worth less there: that is said.
     """
     holders: dict[str, list[Claim]] = {}
     for claim in sorted(claims, key=lambda claim: claim.job_id):
@@ -64,6 +65,6 @@ def yielded_to(claims: Sequence[Claim]) -> Mapping[str, Yielded]:
             offering_id=wanted.offering_id,
             spot=short,
             to_job_id=to_job_id,
-            gain_micro_usd=max(0, loss - lost),
+            gain_micro_usd=loss - lost if weighted else max(0, loss - lost),
         )
     return found

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from spotline.domain.crowd.fairness import SlotFairness
 from spotline.domain.jobs.lot import Lot
-from spotline.domain.policies.answer import DecisionReason, JobAnswer, Move, SpotWorth
+from spotline.domain.policies.answer import DecisionReason, JobAnswer, Move, SpotWorth, Yielded
 
 
 class CallOutcome(Enum):
@@ -22,7 +23,8 @@ class CallOutcome(Enum):
 class AllocationAnswered:
     """What the allocator said to the request with this digest, or how the call failed.
 
-    `spot_worth` is what scarce spot was worth to all jobs, by offering id, where bids were cleared.
+    `spot_worth` is what scarce spot was worth to all jobs, by offering id, where bids were cleared,
+    `fairness` what fairness between tenants cost, None where it was not asked for.
     """
 
     slot: int
@@ -32,6 +34,7 @@ class AllocationAnswered:
     answers: tuple[JobAnswer, ...]
     detail: str = ""
     spot_worth: tuple[SpotWorth, ...] = ()
+    fairness: SlotFairness | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +50,11 @@ class ShadowPricesUpdated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllocationDecided:
-    """What a job is to hold from `offset_s` into the slot on, and whether it moves for that."""
+    """What a job is to hold from `offset_s` into the slot on, and whether it moves for that.
+
+    `cleared` says that all jobs' bids were cleared together. `yielded` is spot that it wanted and
+    left to another, of whom a job of another tenant is not named (None: it got all that it bid for).
+    """
 
     job_id: str
     tenant: str
@@ -60,3 +67,5 @@ class AllocationDecided:
     forecast_used: bool
     explanation: str
     move: Move | None = None
+    cleared: bool = False
+    yielded: Yielded | None = None

@@ -154,7 +154,7 @@ class CostAccrued:
 @canonical_as(
     "ProvisioningCommanded",
     "command_id job_id tenant quota_pool slot revision offset_s target transfer_cost_micro_usd",
-    later="excepted_on_demand quote_left_micro_usd",
+    later="excepted_on_demand quote_left_micro_usd keep_until_granted",
 )
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProvisioningCommanded:
@@ -162,7 +162,9 @@ class ProvisioningCommanded:
 
     `transfer_cost_micro_usd` is what copying its checkpoint there costs, where it moves. Its hard
     deadline needs `excepted_on_demand` instances: they are launched even against a stop or a limit
-    that yields to deadlines. `quote_left_micro_usd` is what is left of its quote before.
+    that yields to deadlines. `quote_left_micro_usd` is what is left of its quote before. With
+    `keep_until_granted` what is launched replaces what is released, and of that as many are kept as
+    are not granted.
     """
 
     command_id: str
@@ -176,13 +178,18 @@ class ProvisioningCommanded:
     transfer_cost_micro_usd: int = 0
     excepted_on_demand: int = 0
     quote_left_micro_usd: int = 0
+    keep_until_granted: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotDecided:
-    """All commands of this revision are out."""
+    """All commands of this revision are out.
+
+    `fairness_cost_micro_usd` is what fairness between tenants cost all jobs together in it.
+    """
 
     slot: int
     revision: int
     offset_s: int
     commands: int
+    fairness_cost_micro_usd: int = 0

@@ -38,7 +38,8 @@ class QuoteObserved:
 class SlotOpened:
     """Slot `slot` opens: every offering's latest quote and its age. `last` ends a replay.
 
-    `mode` is that of `MarketOpened`, for those who follow slots alone.
+    `mode` is that of `MarketOpened`, for those who follow slots alone. `missed` are the slots before
+    this one that were over before anybody opened them: what was held went on through them.
     """
 
     slot: int
@@ -47,6 +48,7 @@ class SlotOpened:
     quotes: tuple[SlotQuote, ...]
     last: bool = False
     mode: Mode | None = None
+    missed: int = 0
 
     @property
     def runs_in(self) -> Mode:

@@ -28,7 +28,9 @@ class Move:
 class Yielded:
     """Spot that a job would have held, had it been alone, and that is worth more to another job.
 
-    `gain_micro_usd` is how much more it is worth there, all of it.
+    `gain_micro_usd` is how much more it is worth there, all of it; below 0 it is worth less, and was
+    yielded for fairness between tenants. `to_job_id` is empty where
+    whoever reads it may not know whose that job is.
     """
 
     offering_id: str

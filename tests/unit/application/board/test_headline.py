@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from spotline.domain.events.lifecycle import JobCancelled, JobExited, JobOutcome, JobRetryScheduled
+from spotline.domain.policies.answer import Yielded
 from spotline.domain.units import NS_PER_S
-from tests.fakes.allocator import SLOT_NS, START_NS, job
+from tests.fakes.allocator import EAST, SLOT_NS, START_NS, job
 from tests.fakes.board import NO_LOTS, BoardStory, awaiting, outlook, spot
 
 
@@ -81,3 +82,36 @@ def test_a_finishing_job_says_what_it_holds_until_its_program_ends():
         "its work is done since 00:10 UTC, its program has not ended yet, holds 2 spot in "
         "use1-az1, 5 of 5 instance-hours done"
     )
+
+
+def yielding(to_job_id, gain=3_100_000):
+    return Yielded(offering_id=EAST, spot=2, to_job_id=to_job_id, gain_micro_usd=gain)
+
+
+def test_spot_left_to_another_job_is_told_with_what_it_is_worth_there():
+    other = job("other")
+    story = BoardStory().running().opened(1)
+    entry = story.board.entries[story.job.job_id]
+    story.board.entries[other.job_id] = replace(entry, name="nightly")
+    story.decided(spot(2), cleared=True, yielded=yielding(other.job_id))
+
+    view = story.view()
+
+    assert "; yielded 2 spot in use1-az1 to job nightly: worth 3.10 USD more there" in view.why
+    assert view.yielded == yielding(other.job_id)
+
+
+def test_a_job_of_another_tenant_is_not_named_where_spot_was_yielded_to_it():
+    story = BoardStory().running().opened(1)
+    story.decided(spot(2), cleared=True, yielded=yielding("", gain=0))
+
+    assert "2 spot in use1-az1 to a job of another tenant: worth no less there" in story.view().why
+
+
+def test_what_was_yielded_once_is_not_told_of_the_next_decision():
+    story = BoardStory().running().opened(1)
+    story.decided(spot(2), cleared=True, yielded=yielding("")).opened(2)
+    story.decided(spot(2), cleared=True)
+
+    assert "yielded" not in story.view().why
+    assert story.view().yielded is None

@@ -93,6 +93,23 @@ def test_spot_of_jobs_that_are_served_before_is_not_offered():
     assert [row[2] for row in rows] == [4, 1]
 
 
+def test_where_bids_are_cleared_each_job_is_offered_what_all_others_leave():
+    first, second = BoardStory(job("first")), BoardStory(job("second"))
+    second.board = first.board
+    second.market = first.market
+    first.tell(market_opened())
+    for story in (first, second):
+        story.submitted()
+    first.opened(0, spot=4).admitted()
+    second.admitted()
+    first.decided(spot(2), cleared=True)
+    second.decided(spot(1), cleared=True).opened(1)
+
+    rows = [first.board.offers.jobs[story.job.job_id].rows for story in (first, second)]
+
+    assert [row[2] for row in rows] == [3, 2]
+
+
 def test_a_refusal_shows_that_there_is_no_more():
     story = BoardStory().running(2).opened(1).decided(spot(4)).refused(RefusalClass.NO_CAPACITY)
     story.tell(

@@ -184,6 +184,27 @@ async def test_an_unanswered_launch_keeps_others_from_buying_it_twice_until_it_i
     assert (launch_life.is_launch, launch_life.state) == (True, LifeState.ENDED)
 
 
+async def test_as_long_as_nobody_can_say_what_a_launch_did_no_other_is_sent(rig):
+    rig.cloud.silent = frozenset({"a"})
+    rig.cloud.scripted = [UnknownOutcome("nasty", "t", "reset by peer")]
+    await rig.decide([("j", 1, 0, "a")])
+    for _ in range(5):
+        rig.wait(120)
+        await rig.signal()
+
+    await rig.decide([("j", 1, 0, "a")])
+
+    assert len(rig.cloud.launches) == 1
+    told = refused(rig)[-1]
+    assert (told.refusal_class, told.retry_after_s) == (RefusalClass.UNKNOWN_OUTCOME, 30)
+    rig.cloud.silent = frozenset()
+    for _ in range(2):
+        await rig.signal()
+        rig.wait(30)
+    await rig.decide([("j", 1, 0, "a")])
+    assert len(rig.cloud.launches) == 2
+
+
 async def test_a_token_that_was_used_before_is_looked_up(rig):
     rig.cloud.scripted = [refusal(RefusalClass.TOKEN_MISMATCH)]
 

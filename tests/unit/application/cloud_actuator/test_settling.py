@@ -7,7 +7,9 @@ import pytest
 from spotline.adapters.ledger.opening import ledger_url
 from spotline.adapters.ledger.sql import SqlLedger
 from spotline.adapters.ledger.threaded import ThreadedLedger
-from spotline.application.cloud_actuator.ports import BilledInstance, OwnerFenced
+from spotline.application.cloud_actuator.actuation import CloudActuation
+from spotline.application.cloud_actuator.options import ActuationOptions
+from spotline.application.cloud_actuator.ports import BilledInstance, InstanceState, OwnerFenced
 from spotline.application.cloud_actuator.settling import Settling
 from spotline.domain.market.offering import CapacityType
 from spotline.domain.units import NS_PER_S
@@ -126,6 +128,53 @@ def test_instances_are_settled_as_their_ends_are_seen(tmp_path, unavailable):
     bills = rig.ledger.bills()
     assert [bill.micro_usd for bill in bills] == [7, 7]
     assert all(bill.estimate_micro_usd > 7 for bill in bills)
+    rig.close()
+
+
+class ForgetfulCloud:
+    """Shows nothing of what has ended: an hour has passed."""
+
+    def __init__(self, cloud):
+        self._cloud = cloud
+
+    def __getattr__(self, name):
+        return getattr(self._cloud, name)
+
+    async def list(self, owner_name):
+        shown = await self._cloud.list(owner_name)
+        return [one for one in shown if one.state is not InstanceState.ENDED]
+
+
+def test_what_waits_for_its_bill_is_settled_by_the_next_process_though_its_cloud_forgot(tmp_path):
+    rig = Rig(tmp_path, biller=ListedBiller({}))
+    asyncio.run(a_life(rig))
+    assert settled_in(rig.ledger) == {}
+    rig.biller = ListedBiller()
+    forgetful = CloudActuation(
+        ForgetfulCloud(rig.cloud), ThreadedLedger(rig.ledger), ActuationOptions(biller=rig.biller)
+    )
+
+    async def again():
+        await forgetful.start()
+        await forgetful.settle()
+
+    asyncio.run(again())
+
+    assert list(settled_in(rig.ledger).values()) == [7, 7]
+    assert [len(asked) for asked in rig.biller.asked] == [2]
+    rig.close()
+
+
+def test_what_ended_long_before_or_is_settled_is_not_taken_up(tmp_path):
+    rig = Rig(tmp_path, biller=(biller := ListedBiller({})))
+    asyncio.run(a_life(rig))
+    first, second = (one.instance_id for one in rig.ledger.unsettled(0))
+    over_ns = max(rig.ledger.lives_of([first])[first].since_ns, HOUR_NS)
+
+    assert [one.instance_id for one in rig.ledger.unsettled(over_ns + 24 * HOUR_NS)] == []
+    biller.costs = {first: 9}
+    asyncio.run(settled(rig))
+    assert [one.instance_id for one in rig.ledger.unsettled(0)] == [second]
     rig.close()
 
 

@@ -19,7 +19,7 @@ from spotline.domain.events.market import SlotOpened
 from spotline.domain.jobs.lot import Lot
 from spotline.domain.limits.freezes import Freeze, FreezeReason, FreezeScope
 from spotline.domain.market.offering import CapacityType
-from spotline.domain.policies.answer import DecisionReason, Move
+from spotline.domain.policies.answer import DecisionReason, Move, Yielded
 from spotline.domain.units import NS_PER_S
 from tests.samples.events import JOB
 
@@ -134,6 +134,27 @@ def test_a_choice_without_another_says_that_nothing_else_could_be_had():
     text = said(DecisionReason.POLICY, found=Alternatives(alternatives=(CHOSEN, cut), method=""))
 
     assert text.endswith("P(on time) 100 %; nothing else could be had.")
+
+
+def test_spot_left_to_another_job_is_told_with_what_it_is_worth_there():
+    other = replace(FACTS, job=replace(JOB, job_id="other", name="nightly"))
+    left = Yielded(offering_id="zone-a", spot=4, to_job_id="other", gain_micro_usd=3_100_000)
+    now = replace(turn(), jobs={JOB.job_id: FACTS, "other": other})
+
+    text = said(DecisionReason.POLICY, now=now, yielded=left)
+
+    assert text.endswith("; it yielded 4 spot on zone-a to job nightly: worth USD 3.10 more there.")
+
+
+@pytest.mark.parametrize("to_job_id", ["", "other"])
+def test_a_job_of_another_tenant_is_not_named_where_spot_was_yielded_to_it(to_job_id):
+    other = replace(FACTS, job=replace(JOB, job_id="other", tenant="stranger", name="secret"))
+    left = Yielded(offering_id="zone-a", spot=4, to_job_id=to_job_id, gain_micro_usd=0)
+    now = replace(turn(), jobs={JOB.job_id: FACTS, "other": other})
+
+    text = said(DecisionReason.POLICY, now=now, yielded=left)
+
+    assert text.endswith("4 spot on zone-a to a job of another tenant: worth no less there.")
 
 
 def test_a_move_says_what_it_takes():

@@ -13,6 +13,7 @@ from spotline.application.market_ingest.handler import IngestHandler, IngestOpti
 from spotline.application.market_ingest.live_vetting import LiveVetting
 from spotline.application.market_ingest.said import SaidQuotes
 from spotline.application.market_ingest.vetting import Verdict
+from spotline.application.unfit import Unfit
 from spotline.domain.events.capacity import CapacityReported
 from spotline.domain.events.event import Event
 from spotline.domain.events.freeze import BuyingFrozen, BuyingUnfrozen
@@ -77,13 +78,14 @@ class Live:
         self.record(*self.vetting.answered(said.offering_id, said.ts_event_ns), *vetted.events)
         return vetted.verdict
 
-    def open(self) -> SlotOpened:
-        """Open the next slot, and what comes with it."""
+    def open(self, now_ns: int = 0) -> SlotOpened:
+        """Open the next slot, or by wall time the present one, and what comes with it."""
         (timer,) = self.handler.due(self.state)
+        timer = timer.at_wall_ns(now_ns)
         self.record(*timer.events)
         last = timer.events[-1]
         if isinstance(last, MarketOpened):
-            return self.open()
+            return self.open(now_ns)
         assert isinstance(last, SlotOpened)
         return last
 
@@ -388,3 +390,74 @@ def test_a_savings_plan_is_dearer_once_what_is_held_uses_it_up():
     after = live.open().quotes[0].quote.on_demand_price_micro_usd
 
     assert (before, after) == (-(-listed // 2), listed * 3 // 4)
+
+
+def present(slot: int, *, after_s: int = 60) -> int:
+    """Wall time in a slot."""
+    return START_NS + slot * SLOT_NS + after_s * NS_PER_S
+
+
+@pytest.mark.parametrize(
+    ("now_ns", "slot"),
+    [
+        (present(1), 1),
+        (present(2, after_s=-1), 1),
+        (present(2, after_s=0), 2),
+        (present(7), 7),
+        # A clock that was set back: nothing was missed.
+        (present(0), 1),
+    ],
+)
+def test_slots_that_are_over_do_not_open_and_the_one_that_does_says_how_many(now_ns, slot):
+    live = Live()
+    live.say(quote(0))
+    live.open()
+    price = quote().spot_price_micro_usd
+    live.say(quote(0, after_s=3 * SLOT_S, spot_price_micro_usd=price + 7))
+
+    opened = live.open(now_ns)
+
+    assert (opened.slot, opened.missed) == (slot, slot - 1)
+    assert opened.ts_event_ns == START_NS + slot * SLOT_NS
+    assert prices(opened)[FIRST] == (price + 7 if slot >= 3 else price)
+    assert live.open().slot == slot + 1
+
+
+def test_the_first_slot_of_a_market_opens_however_late():
+    live = Live()
+    live.say(quote(0))
+
+    assert (live.open(present(3)).slot, live.open(present(3)).slot) == (0, 3)
+
+
+def test_what_opens_after_a_gap_has_ids_of_its_own():
+    live = Live()
+    live.open()
+    (timer,) = live.handler.due(live.state)
+
+    assert timer.timer_id == "slot:1"
+    assert timer.at_wall_ns(present(1)).timer_id == "slot:1"
+    assert timer.at_wall_ns(present(4)).timer_id == "slot:4"
+
+
+def test_slots_that_somebody_else_says_were_missed_are_refused():
+    live = Live()
+    live.open()
+    (timer,) = live.handler.due(live.state)
+    later = timer.at_wall_ns(present(4)).events[-1]
+    assert isinstance(later, SlotOpened)
+
+    for missed in (0, 2, 4):
+        with pytest.raises(Unfit):
+            live.handler.evolve(live.state, replace(later, missed=missed))
+
+
+def test_a_recorded_market_opens_every_slot_however_late():
+    by_clock = IngestHandler(RECORDED, IngestOptions(barrier=False, wall_clock=True))
+    state = by_clock.initial()
+    (timer,) = by_clock.due(state)
+    by_clock.evolve(state, timer.events[0])
+
+    (timer,) = by_clock.due(state)
+
+    assert timer.at_wall_ns(present(3)) is timer

@@ -12,10 +12,10 @@ from spotline.application.selector.state import SelectorOptions
 from spotline.bench.fleet.cells import all_cells, cell_named, default_cells
 from spotline.bench.fleet.counting import CrowdCount, Lives, best_rule, count_cell
 from spotline.bench.fleet.instance import Crowd, LaidCrowd, bound_of, lay_instance
-from spotline.bench.fleet.jobs import CLASSES, fleet_jobs
+from spotline.bench.fleet.jobs import CLASSES, TENANTS, fleet_jobs
 from spotline.bench.fleet.markets import FleetMarket, fleet_market
 from spotline.bench.fleet.policies import EDF, RULES, run_policy
-from spotline.bench.fleet.report import report_text
+from spotline.bench.fleet.report import write_report
 from spotline.bench.fleet.slot_times import wide_market
 from spotline.contracts.errors import ContractError
 from spotline.domain.jobs.job import DeadlineKind
@@ -194,6 +194,39 @@ def test_all_rows_have_one_denominator_and_the_gap_runs_from_rule_to_bound() -> 
     assert rows["msu"]["jain_saving"] == pytest.approx(1.0)
 
 
+def test_jobs_of_the_first_slots_are_held_against_the_rule_that_was_best_for_them() -> None:
+    # Jobs begin every tenth slot: five of them in the first 48.
+    lives = {
+        "spotline": _lives([8.0] * 20, [1.0] * 20),
+        "msu": _lives([6.0] * 5 + [9.0] * 15, [2.0] * 20),
+        "edf": _lives([9.0] * 5 + [2.0] * 15, [2.0] * 20),
+    }
+    rows = count_cell(lives, _count(20, 200.0))
+    assert rows["spotline"]["best_rule"] == "msu"
+    assert rows["spotline"]["first_48_points"] == pytest.approx([-10.0, -10.0, -10.0])
+    assert rows["edf"]["first_48_points"] == [0.0, 0.0, 0.0]
+
+
+def test_the_interval_of_the_gap_is_that_of_the_points_over_the_way_left() -> None:
+    ahead = [8.0 + index * index % 7 for index in range(20)]
+    lives = {"spotline": _lives(ahead, [1.0] * 20), "msu": _lives([8.0] * 20, [2.0] * 20)}
+    row = count_cell(lives, _count(20, 200.0))["spotline"]
+    low, mean, high = row["gap_closed_interval"]
+    assert low < mean < high
+    assert mean == pytest.approx(row["gap_closed_percent"])
+    # The rule is 20 points of the bound away from it.
+    assert [low, mean, high] == pytest.approx([5 * end for end in row["vs_best_rule_points"]])
+
+
+def test_tenants_are_drawn_and_differ_in_which_jobs_they_have(source: FleetMarket) -> None:
+    jobs = fleet_jobs(source.market, 200, 1)
+    small = [job.tenant for job in jobs if job.name.startswith("small")]
+    gangs = [job.tenant for job in jobs if job.name.startswith("gang")]
+    assert set(small) == set(gangs) == set(TENANTS)
+    assert small.count("support") > len(small) / 3 > small.count("research")
+    assert gangs.count("research") > len(gangs) / 3 > gangs.count("support")
+
+
 def test_saving_for_one_tenant_alone_is_called_unfair() -> None:
     lives = {
         "spotline": _lives([5.0] * 4, [0.0, 8.0, 0.0, 8.0]),
@@ -208,7 +241,7 @@ def test_without_a_rule_there_is_nothing_to_be_ahead_of() -> None:
         best_rule({"spotline": _lives([1.0], [1.0])})
 
 
-def test_a_report_says_where_an_aim_was_missed() -> None:
+def test_a_report_says_where_an_aim_was_missed(tmp_path: Path) -> None:
     rows = count_cell(
         {
             "spotline": _lives([7.0] * 4, [3.0] * 4),
@@ -223,9 +256,14 @@ def test_a_report_says_where_an_aim_was_missed() -> None:
         "notes": ["none"],
         "meta": {"seeds": [1], "wall_s": 60.0, "platform": "here", "processes": 1},
     }
-    text = report_text(figures)
+    path = write_report(figures, tmp_path)
+    text = path.read_text(encoding="utf-8")
+    assert {found.name for found in tmp_path.iterdir()} == {
+        *("README.md", "bound.png", "gap.png", "ahead.png", "late.png", "jain.png")
+    }
     assert "| h100/4/0.8/prior | msu | -10.00 [-10.00, -10.00] |" in text
-    assert text.split("## Crowds")[0].rstrip().endswith("| no |")
+    aims = text.split("## Crowds")[0].rstrip().splitlines()[-1]
+    assert aims.endswith("| no | -10.00 [-10.00, -10.00] | no |")
 
 
 def test_a_wide_market_has_as_many_offerings_as_are_asked_for() -> None:

@@ -156,6 +156,10 @@ class JobsPart(Part):
     judge_limits: Annotated[Switch | None, _sets("limits", "LIMITS")] = None
     warm_start: Annotated[Stated | None, _path("warm_start")] = None
     priors: Annotated[Switch | None, _sets("priors", "PRIORS")] = None
+    fairness: Annotated[
+        Annotated[NotNegative, Field(ge=1, le=1000)] | None, _sets("fairness", "FAIRNESS")
+    ] = None
+    tenant_shares: Annotated[Text | None, _sets("tenant_shares", "TENANT_SHARES")] = None
 
 
 class OrphansPart(Part):

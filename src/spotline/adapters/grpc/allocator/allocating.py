@@ -77,6 +77,7 @@ class AllocateCallPort:
                 answers=answer.answers,
                 detail=detail,
                 spot_worth=answer.spot_worth,
+                fairness=answer.fairness,
             ),
         )
 
