@@ -33,6 +33,9 @@ from spotline.domain.units import PPM, cost_micro_usd
 # A job moves for more than this share of what a slot of its largest count costs on demand: below
 # it, two tables differ by how they interpolate, and a job would go to and fro between equals.
 MOVE_MARGIN_PPM = 50_000
+# In a crowd a job moves for more: a shadow price is what a place was worth before those came that now
+# find it better, and they all do.
+CROWDED_MARGIN_PPM = 200_000
 
 
 def check_quoted(task: JobTask, quotes: Mapping[str, Quote]) -> None:
@@ -80,11 +83,12 @@ def may_move(request: AllocateRequest, task: JobTask, home: PolicyView) -> bool:
 
 
 def move_margin_micro_usd(home: PolicyView) -> float:
-    """What a move must gain."""
+    """What a move must gain; more where spot has a shadow price at home."""
     full_slot = cost_micro_usd(
         home.on_demand_price, home.program.max_instances, home.program.slot_s
     )
-    return full_slot * MOVE_MARGIN_PPM / PPM
+    priced = home.outlook is not None and home.outlook.table.terms.spot_surcharge > 0
+    return full_slot * (CROWDED_MARGIN_PPM if priced else MOVE_MARGIN_PPM) / PPM
 
 
 def moved_task(task: JobTask, alternative: Alternative, home: PolicyView) -> JobTask:
