@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from spotline.adapters.eventlog.manifest import environment
@@ -20,6 +21,7 @@ from spotline.application.selector.state import SelectorOptions
 from spotline.bootstrap.live import LiveFeeds
 from spotline.bootstrap.parts import open_stream
 from spotline.bootstrap.system import RunningSystem, SystemOptions, running_system
+from spotline.cli.market_record import _told
 from spotline.contracts.batch import unpacked
 from spotline.contracts.build import event_of
 from spotline.contracts.envelope import Envelope, StoredEntry
@@ -39,6 +41,7 @@ from spotline.domain.market.offering import CapacityType
 from spotline.domain.units import NS_PER_S
 from spotline.replay.handlers import handlers_of
 from spotline.replay.jobs import generated_jobs
+from spotline.replay.recorded import market_of_log
 from spotline.replay.verify import verify
 from spotline.runtime.service import Listener
 from spotline.runtime.timers import Timer
@@ -203,6 +206,7 @@ async def test_jobs_end_on_a_live_market_that_is_killed_and_goes_on(tmp_path: Pa
     async with running(live, on_closed) as system:
         await asyncio.wait_for(done.wait(), PATIENCE_S)
         log = await logged(system)
+        told = await _told(system.allocator_address, 192 * MARKET.slot_s)
 
     slots = events_of(log, SlotOpened)
     for slot, following in pairwise(slots):
@@ -223,6 +227,12 @@ async def test_jobs_end_on_a_live_market_that_is_killed_and_goes_on(tmp_path: Pa
             assert each.doubted or each.quote in said or slot.slot < 2
     outcomes = {event.outcome for event in events_of(log, JobClosed)}
     assert outcomes == {JobOutcome.COMPLETED}
+    # Its door tells what its log shows, and perhaps what came since.
+    kept = market_of_log(log)
+    assert told.start_ns == kept.start_ns
+    assert np.array_equal(
+        told.spot_price_micro_usd[: kept.slots], kept.spot_price_micro_usd[: told.slots]
+    )
     report = verify(log, handlers_of(live.options.settings()), manifest_of(log), here=environment())
     assert report.decisions
     assert not report.divergences

@@ -64,7 +64,8 @@ class MarketStatus:
     """What time it is in the market, and whether that goes on; fields as in `job_service.proto`.
 
     `quotes` are those of the open slot, or an offering's of the latest slots, oldest first. `shadow_prices`
-    are what spot is worth to all jobs beyond its price, where it is scarce.
+    are what spot is worth to all jobs beyond its price, where it is scarce. `offerings` are there
+    only where they were asked for.
     """
 
     message_name: ClassVar[str] = "GetMarketResponse"
@@ -76,6 +77,7 @@ class MarketStatus:
     clock: ClockReading | None = None
     quotes: tuple[SlotQuote, ...] = ()
     shadow_prices: tuple[SpotWorth, ...] = ()
+    offerings: tuple[Offering, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

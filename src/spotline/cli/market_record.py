@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from spotline.cli.calls import answered
 from spotline.cli.configuring import ConfigFile, config_of
 from spotline.cli.failures import explained, writable
 from spotline.cli.market import market_app
@@ -40,8 +41,17 @@ def record(
     cloud: Annotated[
         str, typer.Option(envvar="SPOTLINE_CLOUD", help="Cloud whose live market is followed.")
     ] = "",
+    address: Annotated[
+        str,
+        typer.Option(metavar="HOST:PORT", help="Allocator of a running system that has seen it."),
+    ] = "",
     duration: Annotated[
-        str, typer.Option("--for", metavar="DURATION", help="How long to follow it, such as 24h.")
+        str,
+        typer.Option(
+            "--for",
+            metavar="DURATION",
+            help="How long to follow it, or of what a running system saw the last, such as 24h.",
+        ),
     ] = "24h",
     slot: Annotated[
         int, typer.Option(min=0, help="Slot length to follow it in, seconds; 0: ten minutes.")
@@ -53,12 +63,18 @@ def record(
 ) -> None:
     """Keep what was seen of a market as a market file, at the prices that everybody pays.
 
-    Of a run, by its LOG; or without one by the feeds of a cloud, for as long as is said. What nobody
-    said anew is carried forward, and is older by then. Ctrl-C ends a recording early.
+    Of a run, by its LOG; of a running system by its address, as far back as it remembers (192 slots);
+    or by the feeds of a cloud, for as long as is said. What nobody said anew is carried forward, and
+    is older by then. Ctrl-C ends a recording early.
     """
     with explained(as_json=as_json):
+        if log is not None and address:
+            raise ContractError("LOG", "expected a log or --address, found both")
         if log is not None:
             market = _of_log(log)
+            _write(market, output)
+        elif address:
+            market = answered(_told(address, _seconds_of(duration)), as_json=as_json)
             _write(market, output)
         else:
             market = _followed(cloud, config_of(context), store, (duration, slot), output)
@@ -81,6 +97,29 @@ def _of_log(log: Path) -> Market:
     return market_of_log(EventLogReader(log))
 
 
+def _seconds_of(duration: str) -> int:
+    from spotline.adapters.files.units import seconds_of
+
+    seconds = seconds_of(duration)
+    if not seconds or seconds < 0:
+        raise ContractError("--for", f"expected a duration > 0 such as 24h, found {duration!r}")
+    return seconds
+
+
+async def _told(address: str, last_s: int) -> Market:
+    """What a running system tells of the slots that it remembers."""
+    from spotline.adapters.grpc.allocator.client import JobClient
+    from spotline.replay.told_market import market_told
+
+    async with JobClient(address) as client:
+        status = await client.market(with_offerings=True)
+        quotes = {
+            offering.offering_id: (await client.market(offering.offering_id)).quotes
+            for offering in status.offerings
+        }
+    return market_told(status, quotes, last_s=last_s)
+
+
 def _followed(
     cloud: str,
     config: SpotlineConfig | None,
@@ -88,17 +127,16 @@ def _followed(
     asked: tuple[str, int],
     output: Path,
 ) -> Market:
-    from spotline.adapters.files.units import seconds_of
     from spotline.bootstrap.clouds import cloud_of, run_mode
     from spotline.bootstrap.live import followed_market
 
     duration, slot_s = asked
-    seconds = seconds_of(duration)
-    if not seconds or seconds < 0:
-        raise ContractError("--for", f"expected a duration > 0 such as 24h, found {duration!r}")
+    seconds = _seconds_of(duration)
     if not cloud:
         raise ContractError(
-            "LOG", "expected the log of a run, or --cloud or --config whose market is followed"
+            "LOG",
+            "expected the log of a run, --address of a running system, or --cloud or --config "
+            "whose market is followed",
         )
     followed = followed_market(
         cloud_of(os.environ, cloud, run_mode(cloud), config), store, slot_s=slot_s

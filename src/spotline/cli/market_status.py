@@ -38,10 +38,13 @@ def market_status(address: Address = DEFAULT_ADDRESS, as_json: AsJson = False) -
 
     status = answered(run(), as_json=as_json)
     if as_json:
-        print_json(plain(status))
+        said = plain(status)
+        # Nobody asked for them.
+        del said["offerings"]
+        print_json(said)
         return
-    for name, said in _said(status):
-        typer.echo(f"{name:<12}{said}")
+    for name, fact in _said(status):
+        typer.echo(f"{name:<12}{fact}")
 
 
 def _quotes(quotes: Sequence[SlotQuote]) -> str:

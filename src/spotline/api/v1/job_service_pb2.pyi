@@ -758,16 +758,20 @@ class GetMarketRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     OFFERING_ID_FIELD_NUMBER: _builtins.int
+    WITH_OFFERINGS_FIELD_NUMBER: _builtins.int
     offering_id: _builtins.str
     """Whose quotes of the latest slots are wanted; empty: those of all offerings in the open slot."""
+    with_offerings: _builtins.bool
+    """Whether what the offerings are is wanted, too."""
     def __init__(
         self,
         *,
         offering_id: _builtins.str = ...,
+        with_offerings: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["offering_id", b"offering_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["offering_id", b"offering_id", "with_offerings", b"with_offerings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -786,6 +790,7 @@ class GetMarketResponse(_message.Message):
     SOURCE_FIELD_NUMBER: _builtins.int
     QUOTES_FIELD_NUMBER: _builtins.int
     SHADOW_PRICES_FIELD_NUMBER: _builtins.int
+    OFFERINGS_FIELD_NUMBER: _builtins.int
     state: _market_pb2.MarketState.ValueType
     """Whether it goes on."""
     next_slot_start_ns: _builtins.int
@@ -808,6 +813,10 @@ class GetMarketResponse(_message.Message):
     def shadow_prices(self) -> _containers.RepeatedCompositeFieldContainer[_allocation_pb2.SpotWorth]:
         """What spot is worth to all jobs beyond its price, where it is scarce."""
 
+    @_builtins.property
+    def offerings(self) -> _containers.RepeatedCompositeFieldContainer[_market_pb2.Offering]:
+        """All that are quoted, where that was asked."""
+
     def __init__(
         self,
         *,
@@ -818,10 +827,11 @@ class GetMarketResponse(_message.Message):
         source: _builtins.str = ...,
         quotes: _abc.Iterable[_market_pb2.SlotQuote] | None = ...,
         shadow_prices: _abc.Iterable[_allocation_pb2.SpotWorth] | None = ...,
+        offerings: _abc.Iterable[_market_pb2.Offering] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["clock", b"clock"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["clock", b"clock", "ends_ns", b"ends_ns", "next_slot_start_ns", b"next_slot_start_ns", "quotes", b"quotes", "shadow_prices", b"shadow_prices", "source", b"source", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["clock", b"clock", "ends_ns", b"ends_ns", "next_slot_start_ns", b"next_slot_start_ns", "offerings", b"offerings", "quotes", b"quotes", "shadow_prices", b"shadow_prices", "source", b"source", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

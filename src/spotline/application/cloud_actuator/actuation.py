@@ -52,7 +52,6 @@ from spotline.application.cloud_actuator.reporting import (
     held_after,
     holdings,
     ids_of,
-    is_in,
     launch_outcomes,
     losses,
     lost_ends,
@@ -317,7 +316,7 @@ class CloudActuation:
             results=tuple(done.results),
             launched=(*done.launched, *adopted),
             ended=tuple(done.ended.values()),
-            noticed=_noticed_among(told, running),
+            noticed=told.noticed_among(ids_of(running)),
             transitions=lives.drain(),
             cooldowns=(*cooldowns.changed, *loops.cooldowns),
             warmed=cooldowns.warmed,
@@ -376,6 +375,7 @@ class CloudActuation:
         bars |= bars_of(request, over)
         intents = pending or await self._planning.intents(request, held, bars)
         free = self._left.free(held, lives, places, request.at)
+        gangs = gangs_of(request.log, held, intents)
         done = await self._launching.carry_out(
             intents,
             request.at,
@@ -384,10 +384,11 @@ class CloudActuation:
             places,
             resumed=bool(pending),
             beside=Beside(
-                gangs=gangs_of(request.log, held, intents),
+                gangs=gangs,
                 leave=free.keys(),
                 replacing=request.replacing,
                 over=over,
+                urgent=request.urgent,
             ),
         )
         self._left.leave({name: free[name] for name in done.ended if name in free})
@@ -496,8 +497,3 @@ class CloudActuation:
 
     async def _intervals(self, prices: SlotPrices) -> Sequence[HeldInterval]:
         return await self._ledger.intervals(prices.slot, prices.slot_s)
-
-
-def _noticed_among(told: CloudNews, running: Sequence[HeldInstance]) -> tuple[str, ...]:
-    survivors = {instance.instance_id for instance in running}
-    return ids_of(event.instance for event in told.notices if is_in(event, survivors))

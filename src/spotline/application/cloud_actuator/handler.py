@@ -80,6 +80,7 @@ from spotline.domain.ledger.job_records import JobEvent, JobRecord
 from spotline.domain.limits.freezes import Freezes, Purchase
 from spotline.domain.market.notice import announced_notice_s
 from spotline.domain.market.offering import CapacityType, Offering
+from spotline.domain.policies.answer import DecisionReason
 from spotline.domain.units import NS_PER_S
 
 OPEN_SLOT = "cloud.open_slot"
@@ -286,7 +287,13 @@ class ActuateHandler:
         )
         places = tuple(state.places[name] for name in commanded if name in state.places)
         call = _called(APPLY_REVISION, request)
-        request = replace(request, places=places, stops=_stops(state, commands), log=log)
+        request = replace(
+            request,
+            places=places,
+            stops=_stops(state, commands),
+            log=log,
+            urgent=_urgent(state, commands),
+        )
         return Outcome(calls=(replace(call, request=request),))
 
     def due(self, state: ActuateState) -> Sequence[Timer]:
@@ -334,6 +341,16 @@ def _stops(
                     )
                 )
     return tuple(found)
+
+
+def _urgent(state: ActuateState, commands: Sequence[ProvisioningCommanded]) -> frozenset[str]:
+    """The commands of jobs whose slack is used up: their safety net is on-demand now."""
+    nets = {
+        job_id
+        for job_id, decided in state.proofs.decided.items()
+        if decided.reason is DecisionReason.SAFETY_NET
+    }
+    return frozenset(command.command_id for command in commands if command.job_id in nets)
 
 
 def _put_off(state: ActuateState, event: PipelineProvisioningCommanded) -> None:

@@ -43,6 +43,8 @@ from spotline.domain.units import NS_PER_S
 PATIENCE_CALLS = 5
 _PATIENT = {RefusalClass.THROTTLED, RefusalClass.SERVER}
 _FIRST_WAIT_S = 1.0
+# What a cloud may have again at any moment; another permission or quota comes by a person.
+_MAY_HAVE_PASSED = {RefusalClass.NO_CAPACITY, RefusalClass.NETWORK}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,13 +53,14 @@ class Beside:
 
     What is in `leave` is released, and not asked to end. Of the commands in `replacing` as many
     releases are left out as launches are not granted. `over` says why nothing is sent for a slot
-    that is over; what may have been sent for it is looked up.
+    that is over; what may have been sent for it is looked up. `urgent` are as in the request.
     """
 
     gangs: GangCounts = field(default_factory=GangCounts)
     leave: Collection[str] = ()
     replacing: Collection[str] = ()
     over: str = ""
+    urgent: Collection[str] = ()
 
 
 NOTHING_BESIDE = Beside()
@@ -85,9 +88,19 @@ class CooldownsInHand:
         """Those that a grant has ended."""
         return tuple(key for key in self._before if key not in self._known)
 
-    def bar(self, wanted: Wanted) -> Permit | None:
-        """Why a launch is not asked for; None if nothing cools."""
-        cold = cooling(wanted, self._known.values(), now_ns=self._now_ns, epoch=self._epoch)
+    def bar(self, wanted: Wanted, *, urgent: bool = False) -> Permit | None:
+        """Why a launch is not asked for; None if nothing cools.
+
+        On-demand that is `urgent` is asked for though others were refused a moment ago: its slot is
+        the last in which it helps, and a refusal costs a call.
+        """
+        urgent = urgent and wanted.capacity_type is CapacityType.ON_DEMAND
+        known = [
+            cooldown
+            for cooldown in self._known.values()
+            if not (urgent and cooldown.refusal_class in _MAY_HAVE_PASSED)
+        ]
+        cold = cooling(wanted, known, now_ns=self._now_ns, epoch=self._epoch)
         if cold is None:
             return None
         return Permit(
@@ -174,7 +187,8 @@ def barred_launches(
         offering_id = command.target.offering_id
         for kind in CapacityType:
             wanted = wanted_of(places, offering_id, command.quota_pool, kind)
-            bar = cooldowns.bar(wanted) or stops.get((command.command_id, kind))
+            urgent = command.command_id in request.urgent
+            bar = cooldowns.bar(wanted, urgent=urgent) or stops.get((command.command_id, kind))
             launch = unknown.get((command.job_id, offering_id, kind))
             if launch is not None:
                 until_ns = launch.since_ns + graces.unknown_s * NS_PER_S
@@ -248,7 +262,8 @@ class Launching:
                     wanted = wanted_of(
                         places, intent.offering_id, intent.quota_pool, launch.capacity_type
                     )
-                    bar = None if resumed else cooldowns.bar(wanted)
+                    urgent = intent.command_id in beside.urgent
+                    bar = None if resumed else cooldowns.bar(wanted, urgent=urgent)
                     if beside.over:
                         unknown = Refusal(
                             refusal_class=RefusalClass.UNKNOWN_OUTCOME,
@@ -307,7 +322,8 @@ class Launching:
                 done.ended[instance_id] = released(instance_id, intent, why)
             if intent.dropped:
                 done.dropped |= set(intent.release)
-        ending = [instance_id for instance_id in done.ended if instance_id not in leave]
+        releases = [instance_id for intent in intents for instance_id in intent.release]
+        ending = [instance_id for instance_id in releases if instance_id not in leave]
         if not ending:
             return
         await self._cloud.terminate(self._ledger.owner, ending)

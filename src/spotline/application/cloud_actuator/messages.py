@@ -53,13 +53,16 @@ class StoppedLaunch:
     scope: FreezeScope = FreezeScope.SYSTEM
 
 
-@canonical_as("ApplyRevisionRequest", "revision at prices commands last", later="places stops log")
+@canonical_as(
+    "ApplyRevisionRequest", "revision at prices commands last", later="places stops log urgent"
+)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplyRevisionRequest:
     """Carry out a revision's commands and report. `last`: no later slot will bill this one.
 
     `places` are those of the offerings commanded, as far as known, `stops` what stands against
-    launches, `log` what the log says by now; they are no part of its digest.
+    launches, `log` what the log says by now, `urgent` the commands whose on-demand a deadline cannot
+    wait for any longer; they are no part of its digest.
     """
 
     revision: int
@@ -70,6 +73,7 @@ class ApplyRevisionRequest:
     places: tuple[OfferingPlace, ...] = field(default=(), repr=False)
     stops: tuple[StoppedLaunch, ...] = field(default=(), repr=False)
     log: LogView | None = field(default=None, repr=False, compare=False)
+    urgent: frozenset[str] = field(default=frozenset(), repr=False, compare=False)
 
     @property
     def replacing(self) -> frozenset[str]:

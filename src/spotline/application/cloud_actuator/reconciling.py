@@ -79,6 +79,10 @@ class CloudNews:
         """The ids of the instances of which it gives notice."""
         return tuple(event.instance.instance_id for event in self.notices)
 
+    def noticed_among(self, instance_ids: Collection[str]) -> tuple[str, ...]:
+        """Those of these instances of which it gives notice."""
+        return tuple(noticed for noticed in self.noticed if noticed in instance_ids)
+
 
 def offset_of(at_ns: int, at: Moment) -> int:
     """Seconds into the slot of `at`, not below 0: what happened before it is learnt in it."""

@@ -288,11 +288,6 @@ def ids_of(instances: Iterable[Instance | HeldInstance]) -> tuple[str, ...]:
     return tuple(instance.instance_id for instance in instances)
 
 
-def is_in(event: CloudEvent, instance_ids: set[str]) -> bool:
-    """Whether a cloud's event is about one of these instances."""
-    return event.instance.instance_id in instance_ids
-
-
 def lost_ends(lost: Iterable[HeldInstance], at: Moment, lost_s: int) -> list[LedgerEnd]:
     """How instances end that were lost `lost_s` seconds into the slot."""
     return [

@@ -56,10 +56,12 @@ def allocate_request(
 
 
 def _task(state: SelectorState, run: JobRun, options: SelectorOptions) -> JobTask:
-    task = replace(
-        task_at_home(state, run, options),
-        table_use=_table_use(state, run, run.offering_id),
-        alternatives=_alternatives(state, run, options),
+    task = _task_here(
+        state,
+        run,
+        options,
+        _table_use(state, run, run.offering_id),
+        _alternatives(state, run, options),
     )
     way = way_out(state, run, options)
     if way is not None:
@@ -72,6 +74,16 @@ def _task(state: SelectorState, run: JobRun, options: SelectorOptions) -> JobTas
 
 def task_at_home(state: SelectorState, run: JobRun, options: SelectorOptions) -> JobTask:
     """The task of a running job where it is, that looks into no table."""
+    return _task_here(state, run, options, None, ())
+
+
+def _task_here(
+    state: SelectorState,
+    run: JobRun,
+    options: SelectorOptions,
+    table_use: TableUse | None,
+    alternatives: tuple[Alternative, ...],
+) -> JobTask:
     now = run.state_at(state.offset_s) if state.offset_s else run.state
     reserve_slots, rescue_instances = state.on_demand_stock(run.job, run.offering_id)
     return JobTask(
@@ -93,6 +105,8 @@ def task_at_home(state: SelectorState, run: JobRun, options: SelectorOptions) ->
         memory=run.memory,
         # The safety net expects nothing of spot where what was held has just done nothing.
         spot_firm=options.spot_firm and not run.stands_still,
+        table_use=table_use,
+        alternatives=alternatives,
         on_demand_reserve_slots=reserve_slots,
         rescue_instances=rescue_instances,
         unsaved_quanta=now.unsaved_quanta,
@@ -125,7 +139,7 @@ def _alternatives(
     state: SelectorState, run: JobRun, options: SelectorOptions
 ) -> tuple[Alternative, ...]:
     """Where a job could go now: a slot's first moment, tables at hand."""
-    if not options.moves or state.offset_s:
+    if not options.moves or state.offset_s or not run.tables.keys() - {run.offering_id}:
         return ()
     # A job never pays egress to an offering whose count is unknown.
     counted = {

@@ -351,6 +351,11 @@ def _open_slot(state: SelectorState, event: SlotOpened, options: SelectorOptions
         stock.append(on_demand.instances if on_demand.known else UNCOUNTED)
         del stock[: -options.history_slots]
     state.opened = believed_slot(state, opened, options.beliefs)
+    if state.shadow is not None:
+        quoted = {sq.quote.offering_id: sq.quote.spot_available for sq in state.opened.quotes}
+        state.shadow.open(
+            event.slot, {name: count.instances for name, count in quoted.items() if count.known}
+        )
     state.slot = event.slot
     state.heard = event
     state.forecast = None

@@ -43,6 +43,9 @@ def fleet(
     shadow_prices: Annotated[
         bool, typer.Option(help="Let value tables count on shadow prices, as `up` does.")
     ] = True,
+    censored: Annotated[
+        bool, typer.Option(help="Hide counts: what spot there is shows only by asking for it.")
+    ] = False,
     slot_only: Annotated[
         tuple[int, int] | None,
         typer.Option(
@@ -53,10 +56,12 @@ def fleet(
     ] = None,
 ) -> None:
     """Run crowds of jobs under every policy, held against a bound that no joint schedule exceeds."""
+    from spotline.application.selector.state import where_uncounted
     from spotline.bench.fleet.cells import all_cells, cell_named, default_cells
     from spotline.bench.fleet.policies import SHIPPED
     from spotline.bench.fleet.run import FleetOptions, run_fleet
     from spotline.bench.fleet.slot_times import SLOT_SIZES, time_slots
+    from spotline.replay.clouds import Information
 
     selector = replace(
         SHIPPED,
@@ -71,8 +76,13 @@ def fleet(
     if slot_only is None:
         cells = tuple(cell_named(name) for name in only or ())
         cells = cells or (all_cells() if everything else default_cells())
+        information = Information.CENSORED if censored else Information.FULL
         options = FleetOptions(
-            data=data, seeds=tuple(range(1, seeds + 1)), processes=processes, selector=selector
+            data=data,
+            seeds=tuple(range(1, seeds + 1)),
+            processes=processes,
+            selector=where_uncounted(selector) if censored else selector,
+            information=information,
         )
         figures |= run_fleet(cells, options, tell)
     for jobs, offerings in sizes:

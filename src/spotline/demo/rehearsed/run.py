@@ -255,7 +255,7 @@ async def _submit(client: JobClient, rehearsing: Rehearsing, clock: MarketClock)
         if late_ns > slot_ns:
             raise ConfigError(
                 f"{job.name} should have started {late_ns // NS_PER_S} s ago, by the rehearsal's "
-                "time: this machine is too slow for it, give a larger --slot-wall-s"
+                "time: this machine is too slow for it, give a larger --slot-wall"
             )
         await asyncio.sleep(max(0.0, (due_ns - time.time_ns()) / NS_PER_S))
         await submit_until_taken(client, job)

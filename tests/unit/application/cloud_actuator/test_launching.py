@@ -1,16 +1,33 @@
 """What follows from a refusal, by its class, and from an answer that never comes."""
 
+from dataclasses import replace
+
 import pytest
 
 from spotline.application.cloud_actuator.launching import PATIENCE_CALLS
 from spotline.application.cloud_actuator.ports import Refusal
 from spotline.contracts.errors import UnknownOutcome
+from spotline.domain.events.allocation import AllocationDecided
 from spotline.domain.events.capacity import LaunchRefused, RefusalClass
 from spotline.domain.events.market import MarketOpened
 from spotline.domain.ledger.instance_life import LifeState
+from spotline.domain.policies.answer import DecisionReason
 from tests.fakes.nasty_cloud import CALM
 from tests.fakes.nasty_rig import NastyRig, holdings_of
 from tests.fakes.renting import SLOT_S, offering
+
+DECIDED = AllocationDecided(
+    job_id="j",
+    tenant="acme",
+    slot=0,
+    revision=0,
+    offset_s=0,
+    policy_id="p",
+    lots=(),
+    reason=DecisionReason.SAFETY_NET,
+    forecast_used=False,
+    explanation="",
+)
 
 
 @pytest.fixture
@@ -100,6 +117,33 @@ async def test_what_is_not_supported_there_is_not_asked_for_until_a_restart(rig)
 
     assert not await asks(rig)
     assert await asks(rig, "b")
+
+
+@pytest.mark.parametrize("refusal_class", [RefusalClass.NO_CAPACITY, RefusalClass.NETWORK])
+@pytest.mark.parametrize("spot", [0, 1])
+async def test_a_safety_net_of_on_demand_is_asked_for_whatever_cools(rig, refusal_class, spot):
+    rig.cloud.scripted = [refusal(refusal_class)]
+    assert await asks(rig, spot=spot, on_demand=1 - spot)
+    rig.wait(60)
+    net = f"j{rig.revision}"
+    for reason in (DecisionReason.POLICY, DecisionReason.SAFETY_NET):
+        decided = replace(DECIDED, job_id=net, revision=rig.revision + 1, reason=reason)
+        await rig.feed(decided)
+
+        asked = await asks(rig, spot=spot, on_demand=1 - spot)
+
+        # Spot is no safety net.
+        assert asked is (reason is DecisionReason.SAFETY_NET and not spot)
+        net = f"j{rig.revision}"
+
+
+async def test_a_safety_net_does_not_ask_for_what_is_not_permitted(rig):
+    rig.cloud.scripted = [refusal(RefusalClass.UNAUTHORISED)]
+    assert await asks(rig, spot=0, on_demand=1)
+    net = replace(DECIDED, job_id=f"j{rig.revision}", revision=rig.revision + 1)
+    await rig.feed(net)
+
+    assert not await asks(rig, spot=0, on_demand=1)
 
 
 async def test_a_fault_of_the_network_cools_its_zone(rig):

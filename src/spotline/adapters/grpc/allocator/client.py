@@ -151,12 +151,15 @@ class JobClient(RpcClient):
         response = await self._call(self._jobs.UpdateJob, request, timeout_s=_PLAN_TIMEOUT_S)
         return from_message(ChangeReceipt, response)
 
-    async def market(self, offering_id: str = "") -> MarketStatus:
+    async def market(self, offering_id: str = "", *, with_offerings: bool = False) -> MarketStatus:
         """What time it is in the market, and whether that goes on, with the open slot's quotes.
 
-        With an offering its quotes of the latest slots, none where it is not known.
+        With an offering its quotes of the latest slots, none where it is not known. What offerings
+        are is said where it is asked.
         """
-        request = job_service_pb2.GetMarketRequest(offering_id=offering_id)
+        request = job_service_pb2.GetMarketRequest(
+            offering_id=offering_id, with_offerings=with_offerings
+        )
         response = await self._call(self._jobs.GetMarket, request, timeout_s=_CALL_TIMEOUT_S)
         return from_message(MarketStatus, response)
 

@@ -318,6 +318,8 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
         status = replace(self._host.state.market_status(), clock=self.clock())
         if request.offering_id:
             status = replace(status, quotes=self._host.state.recent.quotes_of(request.offering_id))
+        if request.with_offerings:
+            status = replace(status, offerings=self._host.state.recent.offerings)
         return status
 
     @answers
