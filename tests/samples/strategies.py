@@ -30,6 +30,7 @@ from spotline.domain.configuration.configuration import (
     RunOutcome,
 )
 from spotline.domain.configuration.provenance import JobConfiguration, ParameterOrigin
+from spotline.domain.crowd.fairness import SlotFairness, TenantGain
 from spotline.domain.jobs.draft import JobDraft
 from spotline.domain.jobs.job import (
     WORK_UNITS,
@@ -160,6 +161,8 @@ def _constrained():
         Move: build(Move, overhead_s=NATURAL, cost_micro_usd=NATURAL),
         Yielded: build(Yielded, spot=POSITIVE),
         SpotWorth: build(SpotWorth, micro_usd_per_instance_hour=NATURAL),
+        TenantGain: build(TenantGain, got_micro_usd=NATURAL, wished_micro_usd=NATURAL),
+        SlotFairness: st.deferred(lambda: build(SlotFairness, cost_micro_usd=NATURAL)),
         Alternative: st.deferred(
             lambda: build(Alternative, migrate_s=NATURAL, move_cost_micro_usd=NATURAL)
         ),

@@ -100,6 +100,7 @@ def explanation_lines(explanation: DecisionExplanation, width: int) -> list[str]
         table.heading,
         *(line for row in table.rows for line in row),
         "",
+        *_bid_lines(explanation, width),
         *fact_lines([("valued by", explanation.method)], width),
         *fact_lines([(each.kind, _input_text(each)) for each in explanation.inputs], width),
     ]
@@ -141,6 +142,20 @@ def _print_bids(explanation: DecisionExplanation, *, everything: bool) -> None:
     rows = [_bid_row(each) for each in cleared.options]
     print_table(_BID_COLUMNS, rows, styles=styles, whole=True)
     print_facts(_bid_facts(cleared))
+
+
+def _bid_lines(explanation: DecisionExplanation, width: int) -> list[str]:
+    """The bids in lines of `width`, where there was anything to clear for the job."""
+    cleared = explanation.clearing
+    if cleared is None or len(cleared.options) < 2:
+        return []
+    table = table_lines(_BID_COLUMNS, [_bid_row(each) for each in cleared.options], width)
+    return [
+        table.heading,
+        *(line for row in table.rows for line in row),
+        "",
+        *fact_lines(_bid_facts(cleared), width),
+    ]
 
 
 def _bid_row(each: BidOption) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ Fairness = Annotated[
     float,
     typer.Option(
         envvar="SPOTLINE_FAIRNESS",
-        help="The most that a tenant's bids count for having had less; 1: all count the same.",
+        help="The most that a tenant's bids count for having saved less; 1: all count the same.",
     ),
 ]
 TenantShares = Annotated[
@@ -22,7 +22,7 @@ TenantShares = Annotated[
     typer.Option(
         envvar="SPOTLINE_TENANT_SHARES",
         metavar="TENANT=N,...",
-        help="How much of its wishes a tenant is due against others, which are due 1.",
+        help="How much a tenant is due to save against others, which are due 1.",
     ),
 ]
 

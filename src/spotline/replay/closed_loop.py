@@ -18,7 +18,7 @@ from spotline.domain.market.market import Market
 from spotline.domain.market.prior_laws import NO_PRIORS, PriorLaws
 from spotline.domain.policies.registry import policy_named
 from spotline.domain.units import NS_PER_S
-from spotline.replay.clouds import Information, TellingCloud
+from spotline.replay.clouds import Information, TellingCloud, told
 from spotline.replay.course import MarketCourse, course_of, slots_of
 from spotline.replay.parts import Issued, answer_in_process
 from spotline.replay.selector_run import SelectorRun, run_selector
@@ -104,10 +104,15 @@ def run_rule(
         # A pool of one: nothing to choose.
         alone = replace(options, rehearsals=0, moves=False)
         handler = SelectHandler(alone, digest=no_digest, pool=(policy_named(name),))
-    cloud = None
-    if information is not Information.FULL:
-        cloud = TellingCloud(course.real, information, sharing=True)
+    cloud = telling_cloud(course, information)
     return run_selector(course, jobs, handler, answer_in_process, seed, cloud=cloud)
+
+
+def telling_cloud(course: MarketCourse, information: Information) -> TellingCloud | None:
+    """The cloud that all jobs share where information is withheld, None where it is not."""
+    if information is Information.FULL:
+        return None
+    return TellingCloud(course.real, information, sharing=True)
 
 
 def no_digest(request: object) -> str:
@@ -120,12 +125,12 @@ def _slots_needed(market: Market, jobs: Sequence[Job]) -> int:
     return min(market.slots, -(-(last_ns - market.start_ns) // (market.slot_s * NS_PER_S)))
 
 
-def course_unforecast(market: Market) -> MarketCourse:
+def course_unforecast(market: Market, information: Information = Information.FULL) -> MarketCourse:
     """A market of which nothing is forecast, for rules that look at no forecast."""
     slots = slots_of(market)
     return MarketCourse(
         market=market,
-        slots=slots,
+        slots=tuple(told(opened, information) for opened in slots),
         real={opened.slot: opened for opened in slots},
         issued={
             opened.slot: Issued(

@@ -8,13 +8,17 @@ what jobs hold in the end is what each policy makes of what the clearing leaves 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import partial
 
 from spotline.application.allocation.messages import AllocateAnswer, AllocateRequest, JobTask
+from spotline.application.allocation.seats import Bidder, Place, Seat, life_worth, rung_answer
 from spotline.application.allocation.tasks import (
+    asked_policy,
     check_quoted,
     forecast_of,
     is_interrupted,
+    is_reclaimed,
     is_saved,
     may_move,
     move_margin_micro_usd,
@@ -23,61 +27,21 @@ from spotline.application.allocation.tasks import (
     task_answer,
     task_view,
 )
-from spotline.domain.crowd.bids import Bid, Capacity, Cleared, Option
+from spotline.domain.crowd.bids import Bid, Capacity, Cleared, Option, takes_of
 from spotline.domain.crowd.clearing import clear
 from spotline.domain.crowd.fairness import SlotFairness, clear_fairly
 from spotline.domain.crowd.yielding import Claim, yielded_to
 from spotline.domain.jobs.lot import holding_of
-from spotline.domain.jobs.program import Holding
 from spotline.domain.market.offering import Quote
 from spotline.domain.policies.answer import JobAnswer, Move, SpotWorth, Yielded
 from spotline.domain.policies.contention import ResidualCapacity
-from spotline.domain.policies.decision import after_slot, on_demand_to_hold, slot_cost_micro_usd
-from spotline.domain.policies.interface import PolicyView
-from spotline.domain.policies.params import offer_of, standing_of
-from spotline.domain.policies.registry import POLICIES
-from spotline.domain.solvers.value_table import holding_value
-from spotline.domain.units import S_PER_HOUR, cost_micro_usd
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Seat:
-    """What a job would hold of an offering with so much left to it, and what that is worth."""
-
-    answer: JobAnswer
-    option: Option
-
-    @property
-    def holding(self) -> Holding:
-        return holding_of(self.answer.lots)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Place:
-    """An offering that a job runs on, or could move to: its task there and all that there is.
-
-    Going there costs `move_micro_usd`, and must gain `margin_micro_usd` more than that.
-    """
-
-    task: JobTask
-    view: PolicyView
-    quote: Quote
-    move_micro_usd: int = 0
-    margin_micro_usd: float = 0.0
-
-    @property
-    def offering_id(self) -> str:
-        return self.task.offering_id
-
-
-@dataclass(slots=True, kw_only=True)
-class _Bidder:
-    """A task with its places, home first, and what it would hold at each with all there is."""
-
-    task: JobTask
-    places: list[_Place]
-    free: list[_Seat]
-    seats: dict[tuple[int, int, int], _Seat] = field(default_factory=dict)
+from spotline.domain.policies.decision import (
+    on_demand_to_hold,
+    slot_cost_micro_usd,
+)
+from spotline.domain.policies.interface import PolicyView, WindowForecast
+from spotline.domain.policies.ladder import Ladder, can_climb, climb
+from spotline.domain.units import S_PER_HOUR
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,7 +111,7 @@ def clear_bids(request: AllocateRequest, slot: SlotBids) -> tuple[Cleared, SlotF
 
 def _bidden(
     request: AllocateRequest,
-) -> tuple[list[_Bidder], list[list[_Seat]], Capacity]:
+) -> tuple[list[Bidder], list[list[Seat]], Capacity]:
     """All tasks as bidders, the seats that each bids for, and what is scarce."""
     residual = ResidualCapacity(request.quotes)
     quotes = {sq.quote.offering_id: sq.quote for sq in request.quotes}
@@ -157,10 +121,33 @@ def _bidden(
     slot = _Slot(request, residual)
     bidders = [slot.bidder(task, quotes) for task in request.tasks]
     capacity = slot.scarce(bidders)
-    return bidders, [slot.seats(bidder, capacity) for bidder in bidders], capacity
+    offers = [slot.seats(bidder, capacity) for bidder in bidders]
+    return bidders, offers, _kept_aside(bidders, offers, capacity)
 
 
-def _bids(bidders: Sequence[_Bidder], offers: Sequence[Sequence[_Seat]]) -> tuple[Bid, ...]:
+def _kept_aside(
+    bidders: Sequence[Bidder], offers: Sequence[Sequence[Seat]], capacity: Capacity
+) -> Capacity:
+    """What is scarce without the on-demand of jobs that never give theirs up.
+
+    Where a launch may have to wait, what is held stays: with nothing left to it, such a job still
+    holds some of the stock, and nobody else may count on that.
+    """
+    left = dict(capacity.on_demand)
+    for bidder, seats in zip(bidders, offers, strict=True):
+        home = bidder.places[0].offering_id
+        if home not in left or not all(takes_of(seat.option, capacity) for seat in seats):
+            continue
+        kept = bidder.task.holding.on_demand
+        left[home] = max(0, left[home] - kept)
+        for seat in seats:
+            if seat.option.offering_id == home:
+                launched = max(0, seat.option.on_demand - kept)
+                seat.option = replace(seat.option, from_stock=launched)
+    return replace(capacity, on_demand=left)
+
+
+def _bids(bidders: Sequence[Bidder], offers: Sequence[Sequence[Seat]]) -> tuple[Bid, ...]:
     return tuple(
         Bid(
             job_id=bidder.task.job.job_id,
@@ -171,8 +158,10 @@ def _bids(bidders: Sequence[_Bidder], offers: Sequence[Sequence[_Seat]]) -> tupl
     )
 
 
-def _answered(bidder: _Bidder, seat: _Seat, yielded: Yielded | None) -> JobAnswer:
-    answer = replace(seat.answer, yielded=yielded)
+def _answered(bidder: Bidder, seat: Seat, yielded: Yielded | None) -> JobAnswer:
+    answer = seat.answer()
+    if yielded is not None:
+        answer = replace(answer, yielded=yielded)
     home = bidder.places[0]
     if seat.option.offering_id == home.offering_id:
         return answer
@@ -192,38 +181,34 @@ class _Slot:
         self._request = request
         self._residual = residual
 
-    def bidder(self, task: JobTask, quotes: Mapping[str, Quote]) -> _Bidder:
+    def bidder(self, task: JobTask, quotes: Mapping[str, Quote]) -> Bidder:
         """A task where it runs and where it could go."""
-        home = task_view(self._request, task, quotes[task.offering_id], self._residual)
-        places = [_Place(task=task, view=home, quote=quotes[task.offering_id])]
-        if may_move(self._request, task, home):
+        home = self._place(task, quotes[task.offering_id])
+        places = [home]
+        if may_move(self._request, task, home.view):
             # Who goes leaves all its spot.
-            left = self._view_at(places[0], 0, home.on_demand_available)
-            margin = move_margin_micro_usd(home)
+            left = self._view_at(home, 0, home.view.on_demand_available)
+            margin = move_margin_micro_usd(home.view)
             for alternative in task.alternatives:
-                moved = moved_task(task, alternative, left)
                 quote = quotes[alternative.offering_id]
-                view = task_view(self._request, moved, quote, self._residual)
-                if view.outlook is None:
+                place = self._place(moved_task(task, alternative, left), quote)
+                if place.view.outlook is None:
                     continue
-                places.append(
-                    _Place(
-                        task=moved,
-                        view=view,
-                        quote=quote,
-                        move_micro_usd=alternative.move_cost_micro_usd,
-                        margin_micro_usd=margin,
-                    )
-                )
-        bidder = _Bidder(task=task, places=places, free=[])
-        for at, place in enumerate(places):
-            seen = place.view
-            bidder.free.append(
-                self._seat(bidder, at, seen.spot_available, seen.on_demand_available)
-            )
-        return bidder
+                place.move_micro_usd = alternative.move_cost_micro_usd
+                place.margin_micro_usd = margin
+                places.append(place)
+        free = [
+            self._seat(place, place.view.spot_available, place.view.on_demand_available)
+            for place in places
+        ]
+        return Bidder(task=task, places=places, free=free)
 
-    def scarce(self, bidders: Sequence[_Bidder]) -> Capacity:
+    def _place(self, task: JobTask, quote: Quote) -> Place:
+        view = task_view(self._request, task, quote, self._residual)
+        asked = asked_policy(self._request, task, view)
+        return Place(task=task, view=view, quote=quote, asked=asked)
+
+    def scarce(self, bidders: Sequence[Bidder]) -> Capacity:
         """What could run out; of all else every job gets what it would take."""
         spot: set[str] = set()
         stock = self._scarce_stock(bidders)
@@ -232,7 +217,7 @@ class _Slot:
             for bidder in bidders:
                 for at in self._worthwhile(bidder, spot, stock):
                     offering_id = bidder.places[at].offering_id
-                    taken = bidder.free[at].holding.spot
+                    taken = bidder.free[at].option.spot
                     wanted[offering_id] = wanted.get(offering_id, 0) + taken
             short = {
                 offering_id
@@ -249,7 +234,7 @@ class _Slot:
             },
         )
 
-    def _scarce_stock(self, bidders: Sequence[_Bidder]) -> set[str]:
+    def _scarce_stock(self, bidders: Sequence[Bidder]) -> set[str]:
         most: dict[str, int] = {}
         for bidder in bidders:
             for place in bidder.places:
@@ -261,26 +246,26 @@ class _Slot:
             if instances > self._residual.on_demand(offering_id)
         }
 
-    def _stock(self, offering_id: str, bidders: Sequence[_Bidder]) -> int:
+    def _stock(self, offering_id: str, bidders: Sequence[Bidder]) -> int:
         """On-demand for all; none to launch where more is held than is in stock."""
         left = self._residual.on_demand(offering_id)
         return 0 if self._kept(offering_id, bidders) > left else left
 
-    def _kept(self, offering_id: str, bidders: Sequence[_Bidder]) -> int:
+    def _kept(self, offering_id: str, bidders: Sequence[Bidder]) -> int:
         return sum(
             bidder.task.holding.on_demand
             for bidder in bidders
             if bidder.task.offering_id == offering_id
         )
 
-    def _worthwhile(self, bidder: _Bidder, spot: set[str], stock: set[str]) -> list[int]:
+    def _worthwhile(self, bidder: Bidder, spot: set[str], stock: set[str]) -> list[int]:
         """The places that could be worth more than what the job is sure to have at home."""
         home = bidder.places[0]
-        if home.offering_id in stock:
+        if len(bidder.places) == 1 or home.offering_id in stock:
             return list(range(len(bidder.places)))
         sure = bidder.free[0]
         if home.offering_id in spot:
-            sure = self._seat(bidder, 0, 0, home.view.on_demand_available)
+            sure = self._seat(home, 0, home.view.on_demand_available)
         return [
             at
             for at, seat in enumerate(bidder.free)
@@ -289,82 +274,135 @@ class _Slot:
             or seat.option.value_micro_usd > sure.option.value_micro_usd
         ]
 
-    def seats(self, bidder: _Bidder, capacity: Capacity) -> list[_Seat]:
+    def seats(self, bidder: Bidder, capacity: Capacity) -> list[Seat]:
         """All that a job bids for: at each place with all there is, and with less of what is scarce."""
-        seats: list[_Seat] = []
+        seats: list[Seat] = []
         for at in self._worthwhile(bidder, set(capacity.spot), set(capacity.on_demand)):
             place = bidder.places[at]
             found = [bidder.free[at]]
             if place.offering_id in capacity.spot:
-                found += self._with_less_spot(bidder, at)
+                found += self._with_less_spot(place, found[0])
             if place.offering_id in capacity.on_demand:
-                found += self._with_less_stock(bidder, at, found)
+                found += self._with_less_stock(place, found, at_home=not at)
             seats += [seat for seat in found if not at or _pays_to_go(bidder, place, seat)]
         return seats
 
-    def _with_less_spot(self, bidder: _Bidder, at: int) -> list[_Seat]:
+    def _with_less_spot(self, place: Place, free: Seat) -> list[Seat]:
         """From less than it would take down to none; who plans with forecasts is asked less often."""
-        place = bidder.places[at]
         stock = place.view.on_demand_available
-        taken = bidder.free[at].holding.spot
+        taken = free.option.spot
         found = []
         while taken:
             asked = taken - 1
-            if POLICIES[place.task.policy_id].forecast_slots:
+            if place.looks_ahead:
                 held = place.task.holding.spot
                 asked = held if held < taken and held > taken // 2 else taken // 2
-            seat = self._seat(bidder, at, asked, stock)
+            seat = self._seat(place, asked, stock)
             found.append(seat)
-            taken = min(asked, seat.holding.spot)
+            taken = min(asked, seat.option.spot)
             if not asked:
                 break
         return found
 
-    def _with_less_stock(self, bidder: _Bidder, at: int, seats: Sequence[_Seat]) -> list[_Seat]:
+    def _with_less_stock(self, place: Place, seats: Sequence[Seat], *, at_home: bool) -> list[Seat]:
         """With none in stock beside the same spot, and with ever less beside none."""
-        asked = [(seat.holding.spot, 0) for seat in seats if seat.holding.on_demand]
-        least = min(seats, key=lambda seat: seat.holding.spot).holding.on_demand
+        asked = [(seat.option.spot, 0) for seat in seats if seat.option.on_demand]
+        least = min(seats, key=lambda seat: seat.option.spot).option.on_demand
         asked += [(0, stock) for stock in range(least - 1, -1, -1)]
         # At home there must be a way to take nothing.
-        asked += [(0, 0)] if not at else []
-        return [self._seat(bidder, at, spot, stock) for spot, stock in asked]
+        asked += [(0, 0)] if at_home else []
+        return [self._seat(place, spot, stock) for spot, stock in asked]
 
-    def _seat(self, bidder: _Bidder, at: int, spot: int, stock: int) -> _Seat:
+    def _seat(self, place: Place, spot: int, stock: int) -> Seat:
         """What the job's policy makes of so much spot and stock at a place."""
-        key = (at, spot, stock)
-        if key not in bidder.seats:
-            bidder.seats[key] = self._asked(bidder.places[at], spot, stock)
-        return bidder.seats[key]
+        key = spot, stock
+        seat = place.seats.get(key)
+        if seat is None:
+            if key not in place.rungs and can_climb(place.asked.policy, place.view):
+                self._climb(place, spot, stock)
+            if key in place.rungs:
+                seat = self._seat_on(place, *place.rungs[key])
+            else:
+                seat = self._asked_alone(place, spot, stock)
+            place.seats[key] = seat
+        return seat
 
-    def _asked(self, place: _Place, spot: int, stock: int) -> _Seat:
+    def _climb(self, place: Place, spot: int, stock: int) -> None:
+        """Find what is asked for, and in the same go all with less spot that may be asked next."""
+        view, asked, available = place.view, place.asked, place.quote.spot_available
+        asks = [(spot, stock)]
+        if not place.plans:
+            most = min(spot, view.program.max_instances)
+            asks += [(less, stock) for less in range(most - 1, -1, -1)]
+        # What others take now is not counted on later.
+        of = available.instances if available.known else 0
+        ladder = climb(
+            asked.policy,
+            view,
+            asked.memory,
+            [(spot, stock, max(0, of - spot)) for spot, stock in asks],
+            ahead=self._ahead(place),
+            reclaimed=is_reclaimed(self._request, place.task),
+        )
+        for at, key in enumerate(asks):
+            place.rungs.setdefault(key, (ladder, at))
+
+    def _seat_on(self, place: Place, ladder: Ladder, at: int) -> Seat:
+        spot, on_demand, _, cost, safe = ladder.rungs[at]
+        return Seat(
+            Option(
+                offering_id=place.offering_id,
+                spot=spot,
+                on_demand=on_demand,
+                value_micro_usd=self._worth(place, ladder.worths[at]),
+                cost_micro_usd=cost,
+                from_stock=self._from_stock(place, on_demand),
+                safe=bool(safe),
+            ),
+            partial(rung_answer, place, ladder, at),
+        )
+
+    @staticmethod
+    def _worth(place: Place, worth: float) -> int:
+        """What a life there is worth, less the way and what going there must gain."""
+        return round(worth - place.move_micro_usd - place.margin_micro_usd)
+
+    def _from_stock(self, place: Place, on_demand: int) -> int | None:
+        """Of on-demand instances, those that must be in stock; None for all."""
+        if place.view.on_demand_available <= self._residual.on_demand(place.offering_id):
+            return None
+        kept = place.task.holding.on_demand if place.view.reserve_slots else 0
+        return on_demand - min(on_demand, kept)
+
+    def _ahead(self, place: Place) -> WindowForecast | None:
+        """The forecast of a place with nothing taken, for a policy that looks at forecasts."""
+        if not place.looks_ahead or place.view.forecast is None:
+            return None
+        return forecast_of(self._request.forecast, place.quote)
+
+    def _asked_alone(self, place: Place, spot: int, stock: int) -> Seat:
+        """A seat found by the policy itself, not by its compiled form."""
         view = self._view_at(place, spot, stock)
         answer = task_answer(self._request, place.task, view)
         held = holding_of(answer.lots)
-        worth = _worth(view, held) - place.move_micro_usd - place.margin_micro_usd
-        kept = 0
-        if view.reserve_slots:
-            kept = min(held.on_demand, place.task.holding.on_demand)
-        short = place.view.on_demand_available > self._residual.on_demand(place.offering_id)
-        return _Seat(
-            answer=answer,
-            option=Option(
-                offering_id=place.offering_id,
-                spot=held.spot,
-                on_demand=held.on_demand,
-                value_micro_usd=round(worth),
-                cost_micro_usd=slot_cost_micro_usd(view, held),
-                from_stock=held.on_demand - kept if short else None,
-                safe=is_saved(view, held),
-            ),
+        option = Option(
+            offering_id=place.offering_id,
+            spot=held.spot,
+            on_demand=held.on_demand,
+            value_micro_usd=self._worth(place, life_worth(view, held)),
+            cost_micro_usd=slot_cost_micro_usd(view, held),
+            from_stock=self._from_stock(place, held.on_demand),
+            safe=is_saved(view, held),
         )
+        return Seat(option, lambda: answer)
 
-    def _view_at(self, place: _Place, spot: int, stock: int) -> PolicyView:
+    def _view_at(self, place: Place, spot: int, stock: int) -> PolicyView:
         view = place.view
         if spot == view.spot_available and stock == view.on_demand_available:
             return view
         interrupted = is_interrupted(self._request, place.task, spot)
         forecast = view.forecast
-        if POLICIES[place.task.policy_id].forecast_slots:
+        if place.looks_ahead:
             forecast = forecast_of(self._request.forecast, place.quote, left=spot)
         return replace(
             view,
@@ -378,28 +416,8 @@ class _Slot:
         )
 
 
-def _pays_to_go(bidder: _Bidder, place: _Place, seat: _Seat) -> bool:
+def _pays_to_go(bidder: Bidder, place: Place, seat: Seat) -> bool:
     """Whether a policy makes use of another place: for spot, or for cheaper on-demand."""
     dearest = bidder.places[0].quote.on_demand_price_micro_usd
     cheaper = place.quote.on_demand_price_micro_usd < dearest
-    return seat.holding.spot > 0 or (seat.holding.on_demand > 0 and cheaper)
-
-
-def _worth(view: PolicyView, held: Holding) -> float:
-    """What the rest of a job's life is worth if it holds this now, less what that costs.
-
-    By its value table; without one, by the on-demand that the work done spares later.
-    """
-    left = view.program.work_quanta - view.state.progress_quanta
-    late = view.elapsed_slots >= view.program.deadline_slots
-    if view.outlook is not None and not late and left > 0:
-        table = view.outlook.table
-        return holding_value(table, standing_of(view), offer_of(view), left, held)
-    if left <= 0:
-        return 0.0
-    program, after = view.program, after_slot(view, held)
-    most = program.max_instances
-    work_left = program.work_quanta - after.progress_quanta
-    needed_s = -(-work_left // program.rate_quanta_per_s[most])
-    spared = cost_micro_usd(view.on_demand_price, most, needed_s)
-    return -float(slot_cost_micro_usd(view, held) + spared)
+    return seat.option.spot > 0 or (seat.option.on_demand > 0 and cheaper)

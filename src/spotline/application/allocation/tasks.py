@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import NamedTuple
 
 from spotline.application.allocation.messages import AllocateRequest, Alternative, JobTask
 from spotline.application.allocation.value_tables import outlook_of
@@ -13,18 +14,28 @@ from spotline.domain.jobs.job import Job, Throughput
 from spotline.domain.jobs.lot import Lot, holding_of
 from spotline.domain.jobs.program import Holding, JobProgram, compile_program
 from spotline.domain.jobs.progress import JobProgress
+from spotline.domain.market.forecast import OfferingForecast
 from spotline.domain.market.offering import Quote
 from spotline.domain.policies.answer import DecisionReason, JobAnswer
 from spotline.domain.policies.contention import ResidualCapacity
-from spotline.domain.policies.decision import decide_slot, is_safe, on_demand_to_hold
-from spotline.domain.policies.interface import START, PolicyView, WindowForecast
+from spotline.domain.policies.decision import (
+    SlotDecision,
+    decide_slot,
+    is_safe,
+    on_demand_to_hold,
+)
+from spotline.domain.policies.interface import START, Memory, Policy, PolicyView, WindowForecast
 from spotline.domain.policies.prediction import window_forecast
 from spotline.domain.policies.registry import FALLBACK_POLICY_ID, policy_named
+from spotline.domain.remembered import Same
 from spotline.domain.units import PPM, cost_micro_usd
 
 # A job moves for more than this share of what a slot of its largest count costs on demand: below
 # it, two tables differ by how they interpolate, and a job would go to and fro between equals.
 MOVE_MARGIN_PPM = 50_000
+# In a crowd a job moves for more: a shadow price is what a place was worth before those came that now
+# find it better, and they all do.
+CROWDED_MARGIN_PPM = 200_000
 
 
 def check_quoted(task: JobTask, quotes: Mapping[str, Quote]) -> None:
@@ -72,11 +83,12 @@ def may_move(request: AllocateRequest, task: JobTask, home: PolicyView) -> bool:
 
 
 def move_margin_micro_usd(home: PolicyView) -> float:
-    """What a move must gain."""
+    """What a move must gain; more where spot has a shadow price at home."""
     full_slot = cost_micro_usd(
         home.on_demand_price, home.program.max_instances, home.program.slot_s
     )
-    return full_slot * MOVE_MARGIN_PPM / PPM
+    priced = home.outlook is not None and home.outlook.table.terms.spot_surcharge > 0
+    return full_slot * (CROWDED_MARGIN_PPM if priced else MOVE_MARGIN_PPM) / PPM
 
 
 def moved_task(task: JobTask, alternative: Alternative, home: PolicyView) -> JobTask:
@@ -114,21 +126,46 @@ def is_saved(view: PolicyView, holding: Holding) -> bool:
     return in_stock and is_safe(view, holding)
 
 
-def task_answer(request: AllocateRequest, task: JobTask, view: PolicyView) -> JobAnswer:
-    """Ask a task's policy, or the fallback where it lacks a forecast, what to hold on this view."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedPolicy:
+    """Who is asked for a task: its policy, or the fallback where that lacks a forecast."""
+
+    policy: Policy
+    memory: Memory
+    reason: DecisionReason
+    is_own: bool
+
+
+def asked_policy(request: AllocateRequest, task: JobTask, view: PolicyView) -> AskedPolicy:
+    """Say who is asked, with what it remembers, and the reason that it decides for.
+
+    Raises
+    ------
+    ValueError
+        There is no policy of the task's name.
+    """
     try:
         policy = policy_named(task.policy_id)
     except KeyError as error:
         raise ValueError(f"tasks.policy_id: {error.args[0]}") from error
+    if not policy.needs_forecast or view.forecast is not None:
+        return AskedPolicy(policy=policy, memory=task.memory, reason=request.reason, is_own=True)
     reason = request.reason
-    memory = task.memory
-    asked = policy
-    if policy.needs_forecast and view.forecast is None:
-        asked = policy_named(FALLBACK_POLICY_ID)
-        memory = START
-        if reason is DecisionReason.POLICY:
-            reason = DecisionReason.FORECAST_OVERDUE
-    decision = decide_slot(asked, view, memory)
+    if reason is DecisionReason.POLICY:
+        reason = DecisionReason.FORECAST_OVERDUE
+    fallback = policy_named(FALLBACK_POLICY_ID)
+    return AskedPolicy(policy=fallback, memory=START, reason=reason, is_own=False)
+
+
+def task_answer(request: AllocateRequest, task: JobTask, view: PolicyView) -> JobAnswer:
+    """Ask a task's policy, or the fallback where it lacks a forecast, what to hold on this view."""
+    asked = asked_policy(request, task, view)
+    return answer_of(task, asked, decide_slot(asked.policy, view, asked.memory))
+
+
+def answer_of(task: JobTask, asked: AskedPolicy, decision: SlotDecision) -> JobAnswer:
+    """The answer that a decision of the policy that was asked is."""
+    reason = asked.reason
     if decision.reason is not DecisionReason.POLICY:
         reason = decision.reason
     lot = Lot(
@@ -138,10 +175,10 @@ def task_answer(request: AllocateRequest, task: JobTask, view: PolicyView) -> Jo
     )
     return JobAnswer(
         job_id=task.job.job_id,
-        policy_id=asked.policy_id,
+        policy_id=asked.policy.policy_id,
         lots=(lot,) if decision.holding.instances else (),
         # The plans of a policy that was not asked are stale: it starts them again.
-        memory=decision.memory if asked is policy else START,
+        memory=decision.memory if asked.is_own else START,
         reason=reason,
     )
 
@@ -196,8 +233,13 @@ def is_interrupted(request: AllocateRequest, task: JobTask, spot_available: int)
 
     Where bids are cleared, spot that the market has not taken back is yielded to another job.
     """
-    reclaimed = not request.clearing or task.offering_id in request.reclaimed_offering_ids
+    reclaimed = is_reclaimed(request, task)
     return task.interrupted or (reclaimed and task.holding.spot > spot_available)
+
+
+def is_reclaimed(request: AllocateRequest, task: JobTask) -> bool:
+    """Whether the market takes spot of a task's offering, and not another job."""
+    return not request.clearing or task.offering_id in request.reclaimed_offering_ids
 
 
 def _at_most(left: int, bound: int | None) -> int:
@@ -218,15 +260,38 @@ def forecast_of(
     taken = 0
     if left is not None and available.known:
         taken = max(0, available.instances - left)
-    for forecast in issued.forecasts:
-        if forecast.offering_id == quote.offering_id and forecast.steps:
-            return window_forecast(
-                forecast,
-                on_demand_price_micro_usd=quote.on_demand_price_micro_usd,
-                taken=taken,
-                counted=available.known,
+    return _windows_of(Same(issued)).of(quote, taken)
+
+
+class _Windows:
+    """The windows of one forecast, by offering and what is taken: jobs of a slot share them."""
+
+    def __init__(self, issued: ForecastIssued) -> None:
+        self._forecasts: dict[str, OfferingForecast] = {}
+        self._found: dict[tuple[str, int, bool, int], WindowForecast] = {}
+        for forecast in issued.forecasts:
+            if forecast.steps:
+                self._forecasts.setdefault(forecast.offering_id, forecast)
+
+    def of(self, quote: Quote, taken: int) -> WindowForecast | None:
+        """The window of the offering that is quoted, None where it is not forecast."""
+        forecast = self._forecasts.get(quote.offering_id)
+        if forecast is None:
+            return None
+        counted, price = quote.spot_available.known, quote.on_demand_price_micro_usd
+        key = quote.offering_id, price, counted, taken
+        found = self._found.get(key)
+        if found is None:
+            found = self._found[key] = window_forecast(
+                forecast, on_demand_price_micro_usd=price, taken=taken, counted=counted
             )
-    return None
+        return found
+
+
+# As many as are looked at in turn: those of the slots that jobs are rehearsed on.
+@lru_cache(maxsize=256)
+def _windows_of(issued: Same[ForecastIssued]) -> _Windows:
+    return _Windows(issued.value)
 
 
 def at_rates(job: Job, throughputs: tuple[Throughput, ...]) -> Job:
@@ -244,7 +309,6 @@ def at_rates(job: Job, throughputs: tuple[Throughput, ...]) -> Job:
         return job
 
 
-@lru_cache(maxsize=1024)
 def program_of(
     job: Job,
     offering_id: str,
@@ -260,13 +324,33 @@ def program_of(
     ValueError
         The job states no throughput for the offering.
     """
-    throughput = job.throughput_on(offering_id, instance_type)
+    grid = _Grid(offering_id, instance_type, slot_s, first_slot_start_ns, notice_lead_s)
+    return _program_of(Same(job), grid)
+
+
+class _Grid(NamedTuple):
+    offering_id: str
+    instance_type: str
+    slot_s: int
+    first_slot_start_ns: int
+    notice_lead_s: int | None
+
+
+# Jobs that came over the wire are others every time, and so are those with another budget.
+@lru_cache(maxsize=16_384)
+def _program_of(job: Same[Job], grid: _Grid) -> JobProgram:
+    return _compiled(job.value, grid)
+
+
+@lru_cache(maxsize=16_384)
+def _compiled(job: Job, grid: _Grid) -> JobProgram:
+    throughput = job.throughput_on(grid.offering_id, grid.instance_type)
     if throughput is None:
-        raise ValueError(f"job {job.job_id} states no throughput for {offering_id}")
+        raise ValueError(f"job {job.job_id} states no throughput for {grid.offering_id}")
     return compile_program(
         job,
         throughput,
-        slot_s=slot_s,
-        first_slot_start_ns=first_slot_start_ns,
-        notice_lead_s=notice_lead_s,
+        slot_s=grid.slot_s,
+        first_slot_start_ns=grid.first_slot_start_ns,
+        notice_lead_s=grid.notice_lead_s,
     )

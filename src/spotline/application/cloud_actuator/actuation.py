@@ -375,6 +375,7 @@ class CloudActuation:
         bars |= bars_of(request, over)
         intents = pending or await self._planning.intents(request, held, bars)
         free = self._left.free(held, lives, places, request.at)
+        gangs = gangs_of(request.log, held, intents)
         done = await self._launching.carry_out(
             intents,
             request.at,
@@ -383,7 +384,7 @@ class CloudActuation:
             places,
             resumed=bool(pending),
             beside=Beside(
-                gangs=gangs_of(request.log, held, intents),
+                gangs=gangs,
                 leave=free.keys(),
                 replacing=request.replacing,
                 over=over,

@@ -322,7 +322,8 @@ class Launching:
                 done.ended[instance_id] = released(instance_id, intent, why)
             if intent.dropped:
                 done.dropped |= set(intent.release)
-        ending = [instance_id for instance_id in done.ended if instance_id not in leave]
+        releases = [instance_id for intent in intents for instance_id in intent.release]
+        ending = [instance_id for instance_id in releases if instance_id not in leave]
         if not ending:
             return
         await self._cloud.terminate(self._ledger.owner, ending)

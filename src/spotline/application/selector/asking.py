@@ -14,7 +14,7 @@ from spotline.application.selector.leaving import NextHome, can_stay, way_out, w
 from spotline.application.selector.limiting import task_at_limit
 from spotline.application.selector.offered_money import task_under_own_caps, task_within_spending
 from spotline.application.selector.state import SelectorOptions, SelectorState
-from spotline.domain.crowd.fairness import WEIGHT_ONE, TenantWeight, shares_of, weights_of
+from spotline.application.selector.tenant_savings import tenant_weights
 from spotline.domain.jobs.lot import Lot
 from spotline.domain.market.named_law import NamedLaw
 from spotline.domain.policies.answer import DecisionReason, JobAnswer
@@ -51,28 +51,17 @@ def allocate_request(
         laws=_laws_of(tasks, state.runs),
         clearing=state.clearing,
         reclaimed_offering_ids=() if state.offset_s else tuple(sorted(state.reclaimed)),
-        tenant_weights=_tenant_weights(state, tasks, options),
-    )
-
-
-def _tenant_weights(
-    state: SelectorState, tasks: Sequence[JobTask], options: SelectorOptions
-) -> tuple[TenantWeight, ...]:
-    if not options.is_fair:
-        return ()
-    return weights_of(
-        (task.job.tenant for task in tasks),
-        state.tenant_gains,
-        shares_of(options.tenant_shares),
-        round(options.fairness * WEIGHT_ONE),
+        tenant_weights=tenant_weights(state, (task.job.tenant for task in tasks), options),
     )
 
 
 def _task(state: SelectorState, run: JobRun, options: SelectorOptions) -> JobTask:
-    task = replace(
-        task_at_home(state, run, options),
-        table_use=_table_use(state, run, run.offering_id),
-        alternatives=_alternatives(state, run, options),
+    task = _task_here(
+        state,
+        run,
+        options,
+        _table_use(state, run, run.offering_id),
+        _alternatives(state, run, options),
     )
     way = way_out(state, run, options)
     if way is not None:
@@ -85,6 +74,16 @@ def _task(state: SelectorState, run: JobRun, options: SelectorOptions) -> JobTas
 
 def task_at_home(state: SelectorState, run: JobRun, options: SelectorOptions) -> JobTask:
     """The task of a running job where it is, that looks into no table."""
+    return _task_here(state, run, options, None, ())
+
+
+def _task_here(
+    state: SelectorState,
+    run: JobRun,
+    options: SelectorOptions,
+    table_use: TableUse | None,
+    alternatives: tuple[Alternative, ...],
+) -> JobTask:
     now = run.state_at(state.offset_s) if state.offset_s else run.state
     reserve_slots, rescue_instances = state.on_demand_stock(run.job, run.offering_id)
     return JobTask(
@@ -106,6 +105,8 @@ def task_at_home(state: SelectorState, run: JobRun, options: SelectorOptions) ->
         memory=run.memory,
         # The safety net expects nothing of spot where what was held has just done nothing.
         spot_firm=options.spot_firm and not run.stands_still,
+        table_use=table_use,
+        alternatives=alternatives,
         on_demand_reserve_slots=reserve_slots,
         rescue_instances=rescue_instances,
         unsaved_quanta=now.unsaved_quanta,
@@ -138,7 +139,7 @@ def _alternatives(
     state: SelectorState, run: JobRun, options: SelectorOptions
 ) -> tuple[Alternative, ...]:
     """Where a job could go now: a slot's first moment, tables at hand."""
-    if not options.moves or state.offset_s:
+    if not options.moves or state.offset_s or not run.tables.keys() - {run.offering_id}:
         return ()
     # A job never pays egress to an offering whose count is unknown.
     counted = {

@@ -28,7 +28,6 @@ from spotline.application.selector.spent import note_billed, note_ended, note_la
 from spotline.application.selector.state import SelectorOptions, SelectorState, SlotPhase
 from spotline.application.selector.tripping import note_health
 from spotline.application.slot_checks import check_slot, completed, slot_of
-from spotline.domain.crowd.fairness import remembered
 from spotline.domain.events.allocation import (
     AllocationAnswered,
     AllocationDecided,
@@ -352,6 +351,11 @@ def _open_slot(state: SelectorState, event: SlotOpened, options: SelectorOptions
         stock.append(on_demand.instances if on_demand.known else UNCOUNTED)
         del stock[: -options.history_slots]
     state.opened = believed_slot(state, opened, options.beliefs)
+    if state.shadow is not None:
+        quoted = {sq.quote.offering_id: sq.quote.spot_available for sq in state.opened.quotes}
+        state.shadow.open(
+            event.slot, {name: count.instances for name, count in quoted.items() if count.known}
+        )
     state.slot = event.slot
     state.heard = event
     state.forecast = None
@@ -384,7 +388,8 @@ def _note_answer(state: SelectorState, event: AllocationAnswered) -> None:
         return
     if event.outcome is CallOutcome.ANSWERED:
         check_answers(state, event.answers)
-        _note_fairness(state, event)
+        if event.fairness is not None:
+            state.fairness_cost_micro_usd = event.fairness.cost_micro_usd
         for answer in event.answers:
             run = state.runs[answer.job_id]
             run.memory = answer.memory
@@ -395,15 +400,6 @@ def _note_answer(state: SelectorState, event: AllocationAnswered) -> None:
                 {w.offering_id: w.micro_usd_per_instance_hour for w in event.spot_worth},
             )
     state.trigger = event
-
-
-def _note_fairness(state: SelectorState, event: AllocationAnswered) -> None:
-    found = event.fairness
-    if found is None:
-        return
-    state.fairness_cost_micro_usd = found.cost_micro_usd
-    if not event.revision:
-        state.tenant_gains = remembered(state.tenant_gains, found.gains)
 
 
 def _record_slot(state: SelectorState) -> None:

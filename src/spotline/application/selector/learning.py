@@ -155,8 +155,13 @@ def rehearse(
     job: Job,
     offering_id: str,
 ) -> list[PolicyWeightsUpdated]:
-    """Replay an arriving job on the market seen so far, while little has been learned on it."""
-    if len(pool) < 2:
+    """Replay an arriving job on the market seen so far, while little has been learned on it.
+
+    Where counts are only believed nothing was seen: paths drawn from the belief would teach what it
+    held before, with the luck of the draw.
+    """
+    believed = state.beliefs is not None and offering_id in state.beliefs.offerings
+    if len(pool) < 2 or believed:
         return []
     missing = options.rehearsals - learner.rule.rounds
     count = min(missing, options.rehearsals_per_job)

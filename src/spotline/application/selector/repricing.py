@@ -21,11 +21,10 @@ def repriced(state: SelectorState) -> tuple[ShadowPricesUpdated, ...]:
     if state.shadow is None or state.revision:
         return ()
     prices = state.shadow.moved(
-        state.slot,
         {
             quoted.quote.offering_id: quoted.quote.on_demand_price_micro_usd
             for quoted in state.current.quotes
-        },
+        }
     )
     if prices is None:
         return ()

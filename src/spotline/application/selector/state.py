@@ -13,7 +13,7 @@ from spotline.application.allocation.tasks import program_of
 from spotline.application.allocation.value_tables import surcharged, table_spec
 from spotline.application.selector.job_run import JobRun, RunPhase
 from spotline.domain.beliefs.spot_beliefs import SpotBeliefs
-from spotline.domain.crowd.fairness import TenantGain, shares_of
+from spotline.domain.crowd.fairness import shares_of
 from spotline.domain.crowd.shadow_prices import ShadowPrices
 from spotline.domain.events.event import Event
 from spotline.domain.events.forecast import ForecastIssued
@@ -85,8 +85,8 @@ class SelectorOptions:
     it was worth to all of them of late (ADR 0066); it needs `clearing`.
 
     `fairness` is the most that a tenant's bids count against another's where bids are cleared (1: all
-    count the same): whose jobs got a smaller share of what they bid for counts for more (ADR 0069).
-    `tenant_shares` says how much of its wishes a tenant is due: `research=2,search=1`, others 1.
+    count the same): whose jobs saved a smaller share against on-demand counts for more (ADR 0069).
+    `tenant_shares` says how much a tenant is due to save against others: `research=2`, others 1.
 
     `beliefs` is the SHA-256 of the prior laws that spot counts which nobody publishes are believed by
     (ADR 0068); empty, as in logs from before 0.3.0: plenty is assumed until a launch is refused.
@@ -191,8 +191,7 @@ class SelectorState:
     were asked for; both only as far back, and only where, limits need them.
     `mode` is how far decisions of the log reach. `announced` are the ids of shared tables that were
     built once.
-    `tenant_gains` is what tenants gained of late, where fairness is asked for, and
-    `fairness_cost_micro_usd` what that cost in this revision.
+    `fairness_cost_micro_usd` is what fairness between tenants cost in this revision.
     `reclaimed` are offerings of which the market took spot back as the slot opened, with `clearing`.
     `beliefs` are those of spot counts that nobody publishes, None where plenty is assumed.
     `shadow` are the shadow prices, None where tables count on none.
@@ -237,7 +236,6 @@ class SelectorState:
     breaker: Breaker = field(default_factory=Breaker)
     spend: SpendBook = field(default_factory=SpendBook)
     launched: list[tuple[int, int]] = field(default_factory=list)
-    tenant_gains: tuple[TenantGain, ...] = ()
     fairness_cost_micro_usd: int = 0
 
     def tenant_of(self, job_id: str) -> str | None:

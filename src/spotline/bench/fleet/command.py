@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated, Any
 
@@ -18,10 +19,7 @@ from spotline.bench.command_options import (
     write_figures,
 )
 
-_COLUMNS = (
-    *("%", "points against best rule", "gap %", "first 48 slots", "misses", "cost $", "late $"),
-    "Jain",
-)
+_COLUMNS = ("%", "points against best rule", "gap %", "misses", "cost $", "late $")
 
 
 def fleet(
@@ -45,6 +43,9 @@ def fleet(
     shadow_prices: Annotated[
         bool, typer.Option(help="Let value tables count on shadow prices, as `up` does.")
     ] = True,
+    censored: Annotated[
+        bool, typer.Option(help="Hide counts: what spot there is shows only by asking for it.")
+    ] = False,
     slot_only: Annotated[
         tuple[int, int] | None,
         typer.Option(
@@ -55,10 +56,12 @@ def fleet(
     ] = None,
 ) -> None:
     """Run crowds of jobs under every policy, held against a bound that no joint schedule exceeds."""
+    from spotline.application.selector.state import where_uncounted
     from spotline.bench.fleet.cells import all_cells, cell_named, default_cells
     from spotline.bench.fleet.policies import SHIPPED
     from spotline.bench.fleet.run import FleetOptions, run_fleet
     from spotline.bench.fleet.slot_times import SLOT_SIZES, time_slots
+    from spotline.replay.clouds import Information
 
     selector = replace(
         SHIPPED,
@@ -73,8 +76,13 @@ def fleet(
     if slot_only is None:
         cells = tuple(cell_named(name) for name in only or ())
         cells = cells or (all_cells() if everything else default_cells())
+        information = Information.CENSORED if censored else Information.FULL
         options = FleetOptions(
-            data=data, seeds=tuple(range(1, seeds + 1)), processes=processes, selector=selector
+            data=data,
+            seeds=tuple(range(1, seeds + 1)),
+            processes=processes,
+            selector=where_uncounted(selector) if censored else selector,
+            information=information,
         )
         figures |= run_fleet(cells, options, tell)
     for jobs, offerings in sizes:
@@ -95,6 +103,7 @@ def fleet(
 
 
 def _print(console: Any, figures: dict[str, Any]) -> None:
+    from spotline.replay.summary import SPOTLINE
     from spotline.replay.tables import plain_table
 
     for name, rows in figures.get("cells", {}).items():
@@ -108,15 +117,24 @@ def _print(console: Any, figures: dict[str, Any]) -> None:
                 _number(row["percent_of_bound"]),
                 f"{mean:+.2f} [{low:+.2f}, {high:+.2f}]",
                 _number(row["gap_closed_percent"]),
-                _number((row["first_48_points"] or (None, None))[1]),
                 str(row["misses"]),
                 f"{row['cost_usd']:,.0f}",
                 f"{row['late_usd']:,.0f}",
-                _number(row["jain_saving"]),
             )
         console.print(table)
+        if SPOTLINE in rows:
+            console.print(f"  {SPOTLINE}: {_beside(rows[SPOTLINE])}", markup=False)
     for note in figures.get("notes", ()):
         console.print(f"note: {note}", markup=False)
+
+
+def _beside(row: Mapping[str, Any]) -> str:
+    """What the table has no room for."""
+    said = "-"
+    if row["first_48_points"] is not None:
+        low, mean, high = row["first_48_points"]
+        said = f"{mean:+.2f} [{low:+.2f}, {high:+.2f}]"
+    return f"first 48 slots {said} points, Jain {_number(row['jain_saving'])}"
 
 
 def _number(value: float | None) -> str:

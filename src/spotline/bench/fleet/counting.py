@@ -17,6 +17,8 @@ from spotline.replay.summary import JobLife
 BLOCK_SLOTS = 24
 # The first hours, of which a target speaks by itself.
 FIRST_SLOTS = 48
+# Two of the longer blocks would be all of them.
+_FIRST_BLOCK_SLOTS = 12
 _USD = 1e6
 _BEST_OF = "on_demand_only"
 
@@ -89,7 +91,7 @@ def count_cell(lives: Mapping[str, Lives], counted: CrowdCount) -> dict[str, dic
     the rule that was best for them, None where there are none. `gap_closed_percent` is the share of
     the way from the best rule to the bound, None where no way is left, and `gap_closed_interval` its
     ends and mean by those of the points, the way taken as it is. `jain_saving` is Jain's index of what each tenant saves against running
-    on demand alone: 1 where all save the same share.
+    on demand alone, value lost counted as paid: 1 where all save the same share.
     """
     best = best_rule(lives)
     return {name: _row(name, lives, best, counted) for name in lives}
@@ -142,10 +144,13 @@ def _first_points(name: str, lives: Mapping[str, Lives], counted: CrowdCount) ->
         ),
         bound_usd=counted.bound_usd * share,
     )
-    return _points(first[name].utility - first[best_rule(first)].utility, part)
+    ahead = first[name].utility - first[best_rule(first)].utility
+    return _points(ahead, part, block_slots=_FIRST_BLOCK_SLOTS)
 
 
-def _points(difference: FloatArray, counted: CrowdCount) -> list[float] | None:
+def _points(
+    difference: FloatArray, counted: CrowdCount, *, block_slots: int = BLOCK_SLOTS
+) -> list[float] | None:
     if counted.bound_usd <= 0:
         return None
     if not difference.any():
@@ -155,7 +160,7 @@ def _points(difference: FloatArray, counted: CrowdCount) -> list[float] | None:
     lines = time_lines(list(range(int(counted.seed.max()) + 1)), counted.seed, counted.start)
     # A crowd is a few blocks long.
     return list(
-        bootstrap_points(difference, share, lines, block_slots=BLOCK_SLOTS, seed=1, circular=True)
+        bootstrap_points(difference, share, lines, block_slots=block_slots, seed=1, circular=True)
     )
 
 
@@ -163,9 +168,11 @@ def _jain(mine: Lives, on_demand: Lives | None, tenants: Sequence[str]) -> float
     if on_demand is None:
         return None
     shares = []
+    # Value lost counts like money spent: who is not served at all saves nothing by it.
+    paid, without = mine.cost + mine.late, on_demand.cost + on_demand.late
     for tenant in sorted(set(tenants)):
         own = np.array([whose == tenant for whose in tenants])
-        spent = float(on_demand.cost[own].sum())
-        shares.append(1.0 - float(mine.cost[own].sum()) / spent if spent > 0 else 0.0)
+        spent = float(without[own].sum())
+        shares.append(max(0.0, 1.0 - float(paid[own].sum()) / spent) if spent > 0 else 0.0)
     square = sum(share * share for share in shares)
     return sum(shares) ** 2 / (len(shares) * square) if square > 0 else None

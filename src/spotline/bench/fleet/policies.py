@@ -9,7 +9,8 @@ from spotline.application.selector.handler import SelectHandler
 from spotline.application.selector.state import SelectorOptions, SelectorState
 from spotline.domain.jobs.job import Job
 from spotline.domain.policies.registry import policy_named
-from spotline.replay.closed_loop import no_digest, run_rule
+from spotline.replay.closed_loop import no_digest, run_rule, telling_cloud
+from spotline.replay.clouds import Information
 from spotline.replay.course import MarketCourse
 from spotline.replay.parts import answer_in_process
 from spotline.replay.selector_run import SelectorRun, run_selector
@@ -52,9 +53,17 @@ class EarliestDeadlineFirst(SelectHandler):
 
 
 def run_policy(
-    course: MarketCourse, jobs: Sequence[Job], name: str, options: SelectorOptions, seed: int
+    course: MarketCourse,
+    jobs: Sequence[Job],
+    name: str,
+    options: SelectorOptions,
+    seed: int,
+    information: Information = Information.FULL,
 ) -> SelectorRun:
     """Run all jobs under a policy; all but `spotline` serve jobs in order, without a clearing.
+
+    Where `information` is withheld, a cloud refuses and takes back; rules believe nothing: they ask
+    for all they could use.
 
     Raises
     ------
@@ -63,8 +72,11 @@ def run_policy(
     """
     if name != SPOTLINE:
         options = replace(options, clearing=False, shadow_prices=False)
+    if name in RULES:
+        options = replace(options, beliefs="")
     if name != EDF:
-        return run_rule(course, jobs, name, options, seed)
+        return run_rule(course, jobs, name, options, seed, information)
     alone = replace(options, rehearsals=0, moves=False)
     handler = EarliestDeadlineFirst(alone, digest=no_digest, pool=(policy_named("msu"),))
-    return run_selector(course, jobs, handler, answer_in_process, seed)
+    cloud = telling_cloud(course, information)
+    return run_selector(course, jobs, handler, answer_in_process, seed, cloud=cloud)

@@ -41,7 +41,7 @@ def report_text(figures: Figures) -> str:
         "",
         f"`{figures['command']}`, seeds {', '.join(str(seed) for seed in meta['seeds'])}, "
         f"{meta['wall_s'] / 60:.0f} minutes on {meta['platform']}, "
-        f"{meta['processes']} processes.",
+        f"{meta['processes']} crowds at a time.",
         "",
         *_READING,
         "",
@@ -140,10 +140,16 @@ def _crowds(figures: Figures) -> list[str]:
         lines.append(
             f"| {name} | {crowd['slots']} | {crowd['offerings']} | {crowd['count_factor']:.2f} | "
             f"{crowd['mean_spot_count']:.1f} | {crowd['load']:.2f} | ${bound:,.0f} | "
-            f"{100 * crowd['attained_usd'] / bound:.2f} % | {100 * crowd['alone_usd'] / bound:.1f} % | "
+            f"{_found(crowd)} | {100 * crowd['alone_usd'] / bound:.1f} % | "
             f"{crowd['bound_s']:.0f} s |"
         )
     return lines
+
+
+def _found(crowd: Mapping[str, Any]) -> str:
+    """What a joint schedule that was found reaches; none is claimed where work can be lost."""
+    attained = crowd["attained_usd"]
+    return f"{100 * attained / crowd['bound_usd']:.2f} %" if attained > 0 else "-"
 
 
 def _table(rows: Mapping[str, Mapping[str, Any]]) -> list[str]:

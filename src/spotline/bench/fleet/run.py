@@ -24,6 +24,7 @@ from spotline.bench.fleet.markets import fleet_market
 from spotline.bench.fleet.policies import POLICY_NAMES, SHIPPED, UNLEARNED, run_policy
 from spotline.bench.fleet.starts import start_of
 from spotline.replay.closed_loop import course_unforecast
+from spotline.replay.clouds import Information
 from spotline.replay.course import first_slot
 
 # A worker's memory goes with its crowd.
@@ -36,7 +37,7 @@ _MB = 1024.0
 class FleetOptions:
     """How cells run; `seeds` crowds are drawn per cell and counted together.
 
-    `selector` says how `spotline` decides.
+    `selector` says how `spotline` decides, `information` what all are told of counts.
     """
 
     data: Path
@@ -44,6 +45,7 @@ class FleetOptions:
     seeds: tuple[int, ...] = (1,)
     processes: int = 2
     selector: SelectorOptions = SHIPPED
+    information: Information = Information.FULL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +98,7 @@ def run_fleet(
             "policies": list(options.policies),
             "processes": options.processes,
             "clearing": options.selector.clearing,
+            "information": options.information.value,
             "fairness": options.selector.fairness,
             "wall_s": perf_counter() - began_s,
             "platform": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
@@ -144,19 +147,20 @@ def perform(task: _Task, options: FleetOptions) -> _Done:
     began_s = perf_counter()
     bound = bound_of(instance, selector)
     bound_s = perf_counter() - began_s
-    plain = course_unforecast(instance.reported)
+    hidden = options.information
+    plain = course_unforecast(instance.reported, hidden)
     rules: dict[str, Lives] = {}
     for name in options.policies:
         if name in UNLEARNED:
             began_s = perf_counter()
-            run = run_policy(plain, instance.jobs, name, selector, task.crowd.seed)
+            run = run_policy(plain, instance.jobs, name, selector, task.crowd.seed, hidden)
             rules[name] = lives_of(instance.jobs, run.lives(instance.jobs))
             wall_s[name] = perf_counter() - began_s
     lives: dict[str, dict[str, Lives]] = {}
     notes = []
     for start in task.starts:
         began_s = perf_counter()
-        started = start_of(start, source, instance, selector)
+        started = start_of(start, source, instance, selector, hidden)
         wall_s[f"start {start}"] = perf_counter() - began_s
         notes += [started.note] if started.note else []
         lives[start] = dict(rules)
@@ -164,7 +168,9 @@ def perform(task: _Task, options: FleetOptions) -> _Done:
             if name in UNLEARNED:
                 continue
             began_s = perf_counter()
-            run = run_policy(started.course, instance.jobs, name, started.options, task.crowd.seed)
+            run = run_policy(
+                started.course, instance.jobs, name, started.options, task.crowd.seed, hidden
+            )
             lives[start][name] = lives_of(instance.jobs, run.lives(instance.jobs))
             wall_s[f"{name} {start}"] = perf_counter() - began_s
     return _Done(

@@ -34,13 +34,19 @@ class Started:
 
 
 def start_of(
-    start: str, source: FleetMarket, instance: LaidCrowd, options: SelectorOptions
+    start: str,
+    source: FleetMarket,
+    instance: LaidCrowd,
+    options: SelectorOptions,
+    information: Information = Information.FULL,
 ) -> Started:
     """Prepare a start.
 
     Cold, forecasts and the selector begin with the reported half and know nothing; with priors, they
     begin there with the laws and weights of the wheel. Warm, they have seen the first half: laws
-    and history are learned from its slots, weights from a crowd of other jobs that ran on it.
+    and history are learned from its slots, weights from a crowd of other jobs that ran on it. Where
+    counts are hidden, nothing is learned of them but by asking: believed they are by the wheel's laws
+    at every start.
 
     Raises
     ------
@@ -50,10 +56,10 @@ def start_of(
         The first half is too short to learn from.
     """
     if start == COLD:
-        return Started(course=_course(instance, warm=False), options=options)
+        return Started(course=_course(instance, information, warm=False), options=options)
     if start == PRIOR:
         return Started(
-            course=_course(instance, warm=False, priors=shipped_priors()),
+            course=_course(instance, information, warm=False, priors=shipped_priors()),
             options=replace(options, warm_start=shipped_weights()),
             note=PRIORS_USED,
         )
@@ -65,17 +71,25 @@ def start_of(
         jobs=training_jobs(source, instance.crowd, instance.whole),
     )
     lesson = run_policy(
-        _course(first, warm=False), first.jobs, SPOTLINE, options, instance.crowd.seed
+        _course(first, information, warm=False),
+        first.jobs,
+        SPOTLINE,
+        options,
+        instance.crowd.seed,
+        information,
     )
     learner = lesson.state.learner
     saved = saved_from(
         learner.rule, learner.policy_ids, f"first half of {source.name}, {source.recorded}"
     )
     return Started(
-        course=_course(instance, warm=True), options=replace(options, warm_start=saved.to_json())
+        course=_course(instance, information, warm=True),
+        options=replace(options, warm_start=saved.to_json()),
     )
 
 
-def _course(instance: LaidCrowd, *, warm: bool, priors: PriorLaws = NO_PRIORS) -> MarketCourse:
+def _course(
+    instance: LaidCrowd, information: Information, *, warm: bool, priors: PriorLaws = NO_PRIORS
+) -> MarketCourse:
     market = instance.whole if warm else instance.reported
-    return course_of(market, DEFAULT_FORECASTER, HORIZON_SLOTS, Information.FULL, priors=priors)
+    return course_of(market, DEFAULT_FORECASTER, HORIZON_SLOTS, information, priors=priors)

@@ -1,8 +1,8 @@
-"""Fairness between tenants in a clearing: who had less of what it bid for counts for more, at a price.
+"""Fairness between tenants in a clearing: who saved less counts for more, at a price.
 
-A tenant's satisfaction is the share that its jobs got of what their bids were worth to them, of late.
-The worth of a tenant's bids is weighted by how far its satisfaction lies behind the best tenant's,
-at most by a stated factor f. As weights lie in 1..f, what the jobs gain is at least 1/f of the most
+What a tenant's jobs saved of late is held against on-demand for the same work. The worth of a tenant's
+bids is weighted by how far the share that it saved lies behind the best tenant's, at most by a stated
+factor f. As weights lie in 1..f, what the jobs gain is at least 1/f of the most
 that they could gain, but for what keeping deadlines safe costs.
 """
 
@@ -17,8 +17,6 @@ from spotline.domain.units import PPM
 
 # Weights are whole: what is the better option of a job stays so, to the micro-dollar.
 WEIGHT_ONE = 1_000
-# Of what was, a 32nd is forgotten each slot: a half after 22 slots.
-_MEMORY_SLOTS = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,10 +43,26 @@ class TenantGain:
     wished_micro_usd: int
 
     def __post_init__(self) -> None:
-        if not 0 <= self.got_micro_usd <= self.wished_micro_usd:
+        if min(self.got_micro_usd, self.wished_micro_usd) < 0:
             raise ValueError(
-                f"got_micro_usd must lie in 0..wished_micro_usd ({self.wished_micro_usd}), "
-                f"was {self.got_micro_usd}"
+                f"got_micro_usd and wished_micro_usd must be >= 0, were {self.got_micro_usd} and "
+                f"{self.wished_micro_usd}"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TenantSaving:
+    """What a tenant's jobs saved of late, of what their work would have cost on demand."""
+
+    tenant: str
+    saved_micro_usd: int
+    on_demand_micro_usd: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.saved_micro_usd <= self.on_demand_micro_usd:
+            raise ValueError(
+                f"saved_micro_usd must lie in 0..on_demand_micro_usd "
+                f"({self.on_demand_micro_usd}), was {self.saved_micro_usd}"
             )
 
 
@@ -141,29 +155,9 @@ def _gains(
     )
 
 
-def remembered(before: Iterable[TenantGain], gains: Iterable[TenantGain]) -> tuple[TenantGain, ...]:
-    """What tenants gained of late: what was known, a little of it forgotten, and a slot more."""
-    got: dict[str, int] = {}
-    wished: dict[str, int] = {}
-    for gain in before:
-        got[gain.tenant] = gain.got_micro_usd - gain.got_micro_usd // _MEMORY_SLOTS
-        wished[gain.tenant] = gain.wished_micro_usd - gain.wished_micro_usd // _MEMORY_SLOTS
-    for gain in gains:
-        got[gain.tenant] = got.get(gain.tenant, 0) + gain.got_micro_usd
-        wished[gain.tenant] = wished.get(gain.tenant, 0) + gain.wished_micro_usd
-    return tuple(
-        TenantGain(
-            tenant=tenant,
-            got_micro_usd=got[tenant],
-            wished_micro_usd=wished[tenant],
-        )
-        for tenant in sorted(got)
-    )
-
-
 def weights_of(
     tenants: Iterable[str],
-    gains: Iterable[TenantGain],
+    savings: Iterable[TenantSaving],
     shares: Mapping[str, int],
     most_milli: int,
 ) -> tuple[TenantWeight, ...]:
@@ -171,31 +165,34 @@ def weights_of(
 
     Parameters
     ----------
-    gains
-        What tenants gained of late.
+    savings
+        What tenants saved of late; one of whom nothing is known counts once.
     shares
-        How much of its wishes a tenant is due against others; 1 where nothing is stated.
+        How much a tenant is due to save against others; 1 where nothing is stated.
     most_milli
         The most that a tenant may count, thousandths.
     """
-    known = {gain.tenant: gain for gain in gains if gain.wished_micro_usd}
     had = {
-        tenant: gain.got_micro_usd * PPM // gain.wished_micro_usd // shares.get(tenant, 1)
-        for tenant, gain in known.items()
+        saving.tenant: saving.saved_micro_usd
+        * PPM
+        // saving.on_demand_micro_usd
+        // shares.get(saving.tenant, 1)
+        for saving in savings
+        if saving.on_demand_micro_usd
     }
     best = max(had.values(), default=0)
     weights = []
     for tenant in sorted(set(tenants)):
         weight = WEIGHT_ONE
         if tenant in had:
-            # Who had nothing counts as much as it may.
+            # Who saved nothing counts as much as it may.
             weight = min(most_milli, max(WEIGHT_ONE, WEIGHT_ONE * best // max(1, had[tenant])))
         weights.append(TenantWeight(tenant=tenant, weight_milli=weight))
     return tuple(weights)
 
 
 def shares_of(text: str) -> Mapping[str, int]:
-    """Read `research=2,search=1`: how much of its wishes each tenant is due against others.
+    """Read `research=2,search=1`: how much each tenant is due to save against others.
 
     Raises
     ------

@@ -8,6 +8,7 @@ master of the multiple choice) make the bound tightest; rounded to integers they
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -32,14 +33,14 @@ def relax(part: SlotPart) -> Relaxed:
     if len(part.resources) == 1:
         prices = np.array([_one_price(part)], dtype=np.int64)
         return Relaxed(
-            prices=prices, bound=bound_at(part, prices), leaning=_best_rows(part, prices)
+            prices=prices,
+            bound=bound_at(part, prices),
+            leaning=tuple(_best_rows(part, prices).tolist()),
         )
     shares, prices = _linear(part)
-    leaning = tuple(
-        int(part.starts[job]) + int(np.argmax(shares[part.starts[job] : part.starts[job + 1]]))
-        for job in range(len(part.jobs))
+    return Relaxed(
+        prices=prices, bound=bound_at(part, prices), leaning=tuple(_greatest(part, shares).tolist())
     )
-    return Relaxed(prices=prices, bound=bound_at(part, prices), leaning=leaning)
 
 
 def bound_at(part: SlotPart, prices: IntArray) -> int:
@@ -49,13 +50,18 @@ def bound_at(part: SlotPart, prices: IntArray) -> int:
     return int(best.sum()) + int((prices * part.limits).sum())
 
 
-def _best_rows(part: SlotPart, prices: IntArray) -> tuple[int, ...]:
+def _best_rows(part: SlotPart, prices: IntArray) -> IntArray:
     """Each job's best row at prices; ties go to the one that takes least."""
-    reduced = part.values - part.takes @ prices
-    return tuple(
-        int(part.starts[job]) + int(np.argmax(reduced[part.starts[job] : part.starts[job + 1]]))
-        for job in range(len(part.jobs))
-    )
+    return _greatest(part, part.values - part.takes @ prices)
+
+
+def _greatest(part: SlotPart, figures: npt.NDArray[Any]) -> IntArray:
+    """Each job's row of the greatest figure; ties go to the first."""
+    starts = part.starts[:-1]
+    most = np.maximum.reduceat(figures, starts)
+    greatest = np.flatnonzero(figures == np.repeat(most, np.diff(part.starts)))
+    rows: IntArray = greatest[np.searchsorted(greatest, starts)]
+    return rows
 
 
 def _one_price(part: SlotPart) -> int:
@@ -64,7 +70,7 @@ def _one_price(part: SlotPart) -> int:
 
     def asked(price: int) -> int:
         rows = _best_rows(part, np.array([price], dtype=np.int64))
-        return int(takes[list(rows)].sum())
+        return int(takes[rows].sum())
 
     low, high = 0, 1
     while asked(high) > limit:

@@ -20,46 +20,44 @@ PRICE_STEPS = 16
 
 @dataclass(slots=True, kw_only=True)
 class ShadowPrices:
-    """What was published last, and the worths behind it; micro-USD per instance-hour, by offering.
+    """What was published last, and what it is made of: micro-USD per instance-hour, by offering.
 
-    `worths` are by slot, of the last `MEAN_SLOTS`; `first_slot` is the first that was cleared (-1:
-    none yet).
+    `counts` (spot instances) and `worths` are by slot, of the last `MEAN_SLOTS`, from the first that
+    was cleared on.
     """
 
     published: dict[str, int] = field(default_factory=dict)
+    counts: dict[int, Mapping[str, int]] = field(default_factory=dict)
     worths: dict[int, Mapping[str, int]] = field(default_factory=dict)
-    first_slot: int = -1
+
+    def open(self, slot: int, counts: Mapping[str, int]) -> None:
+        """Take how much spot there is in a slot; until it is cleared, more of it is worth nothing."""
+        self.counts[slot] = counts
+        oldest = slot - MEAN_SLOTS if self.worths else slot - 1
+        for old in [old for old in self.counts if old <= oldest]:
+            del self.counts[old]
+            self.worths.pop(old, None)
 
     def note(self, slot: int, worths: Mapping[str, int]) -> None:
         """Take what one more instance of spot was worth in a slot; of what is not named there was enough."""
-        if self.first_slot < 0:
-            self.first_slot = slot
         self.worths[slot] = worths
-        for old in [old for old in self.worths if old <= slot - MEAN_SLOTS]:
-            del self.worths[old]
 
-    def moved(self, slot: int, on_demand_prices: Mapping[str, int]) -> dict[str, int] | None:
-        """The prices after a slot, None where those that are published are still near enough.
+    def moved(self, on_demand_prices: Mapping[str, int]) -> dict[str, int] | None:
+        """The prices now, None where those that are published are still near enough.
 
-        A price moves when the mean is more than a step away from it, and is never above what
-        on-demand costs: beyond that nobody would take spot. In slots in which nothing was cleared
-        spot was worth nothing more.
+        The mean is that of an instance of spot: slots with more of it count for more, those without
+        for nothing. A price moves when the mean is more than a step away from it, and is never above
+        what on-demand costs: beyond that nobody would take spot.
 
         Parameters
         ----------
-        slot
-            The last slot that counts.
         on_demand_prices
             Micro-USD per instance-hour, of every offering that is quoted.
         """
-        if self.first_slot < 0:
-            return None
-        slots = min(MEAN_SLOTS, slot - self.first_slot + 1)
-        recent = [worths for at, worths in self.worths.items() if at > slot - MEAN_SLOTS]
         prices: dict[str, int] = {}
         for offering_id in sorted(on_demand_prices):
             dearest = on_demand_prices[offering_id]
-            mean = min(sum(worths.get(offering_id, 0) for worths in recent) // slots, dearest)
+            mean = min(self._mean(offering_id), dearest)
             price = _stepped(
                 mean, self.published.get(offering_id, 0), max(1, dearest // PRICE_STEPS)
             )
@@ -67,10 +65,19 @@ class ShadowPrices:
                 prices[offering_id] = price
         return None if prices == self.published else prices
 
+    def _mean(self, offering_id: str) -> int:
+        """What an instance of an offering's spot was worth in the mean; 0 where there was none."""
+        there = total = 0
+        for slot, counts in self.counts.items():
+            count = counts.get(offering_id, 0)
+            there += count
+            total += count * self.worths.get(slot, {}).get(offering_id, 0)
+        return total // there if there else 0
+
     def copied(self) -> ShadowPrices:
         """The same, that no later event changes."""
         return ShadowPrices(
-            published=dict(self.published), worths=dict(self.worths), first_slot=self.first_slot
+            published=dict(self.published), counts=dict(self.counts), worths=dict(self.worths)
         )
 
 

@@ -48,19 +48,22 @@ def yielded_to(claims: Sequence[Claim], *, weighted: bool = False) -> Mapping[st
     for claim in sorted(claims, key=lambda claim: claim.job_id):
         if claim.got.spot:
             holders.setdefault(claim.got.offering_id, []).append(claim)
+    # Most that yield at an offering are short of as much there: whom that costs most is one question.
+    losses: dict[tuple[str, int], list[tuple[int, str]]] = {}
     found: dict[str, Yielded] = {}
     for claim in claims:
         wanted, got = claim.wanted, claim.got
         short = wanted.spot - (got.spot if got.offering_id == wanted.offering_id else 0)
         lost = wanted.value_micro_usd - got.value_micro_usd
-        others = [o for o in holders.get(wanted.offering_id, ()) if o.job_id != claim.job_id]
-        if short < 1 or lost <= 0 or not others:
+        if short < 1 or lost <= 0:
             continue
-        gains = [
-            (other.loss_without(wanted.offering_id, min(short, other.got.spot)), other.job_id)
-            for other in others
-        ]
-        loss, to_job_id = max(gains, key=lambda gain: (gain[0], gain[1]))
+        key = wanted.offering_id, short
+        if key not in losses:
+            losses[key] = _greatest_losses(holders.get(wanted.offering_id, ()), *key)
+        others = [loss for loss in losses[key] if loss[1] != claim.job_id]
+        if not others:
+            continue
+        loss, to_job_id = others[0]
         found[claim.job_id] = Yielded(
             offering_id=wanted.offering_id,
             spot=short,
@@ -68,3 +71,14 @@ def yielded_to(claims: Sequence[Claim], *, weighted: bool = False) -> Mapping[st
             gain_micro_usd=loss - lost if weighted else max(0, loss - lost),
         )
     return found
+
+
+def _greatest_losses(
+    holders: Sequence[Claim], offering_id: str, spot: int
+) -> list[tuple[int, str]]:
+    """The two jobs that would lose most if they gave up so much spot, and what; greatest first."""
+    losses = [
+        (holder.loss_without(offering_id, min(spot, holder.got.spot)), holder.job_id)
+        for holder in holders
+    ]
+    return sorted(losses, reverse=True)[:2]

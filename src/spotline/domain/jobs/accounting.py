@@ -217,7 +217,7 @@ def terms_at(row: IntArray) -> Terms:
     )  # fmt: skip
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=16_384)
 def lay_out(program: JobProgram) -> ProgramLayout:
     """Lay a program out for kernels."""
     terms = terms_of(program)

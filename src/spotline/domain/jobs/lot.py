@@ -37,4 +37,6 @@ class JobHolding:
 
 def holding_of(lots: Sequence[Lot]) -> Holding:
     """What lots of one offering come to."""
+    if len(lots) == 1:
+        return Holding(spot=lots[0].spot, on_demand=lots[0].on_demand)
     return Holding(spot=sum(lot.spot for lot in lots), on_demand=sum(lot.on_demand for lot in lots))

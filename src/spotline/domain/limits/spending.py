@@ -10,9 +10,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
+from functools import lru_cache
 from typing import Any
 
 from spotline.domain.market.offering import CapacityType
+from spotline.domain.remembered import Same
 from spotline.domain.units import PPM, S_PER_HOUR, cost_micro_usd
 
 _TENANT = "tenant"
@@ -91,8 +93,7 @@ class Spending:
     @property
     def spans_s(self) -> tuple[int, ...]:
         """The times that any limit is about, shortest first."""
-        limits = (self.total, self.spot, self.on_demand, self.every_tenant, *self.tenants.values())
-        return tuple(sorted({span_s for limit in limits for _, span_s, _ in limit.each()}))
+        return _spans_of(Same(self))
 
     def left(self, spent: SpentIn, tenant: str, kind: CapacityType) -> tuple[int, str] | None:
         """What a tenant may still spend on a capacity type, and by which limit; None: by none."""
@@ -260,6 +261,15 @@ class PoolRoom:
         """Count what is held."""
         if pool in self.left:
             self.left[pool] -= count
+
+
+# Every job of a slot asks it of the same limits.
+@lru_cache(maxsize=64)
+def _spans_of(spending: Same[Spending]) -> tuple[int, ...]:
+    stated = spending.value
+    limits = (stated.total, stated.spot, stated.on_demand, stated.every_tenant)
+    every = (*limits, *stated.tenants.values())
+    return tuple(sorted({span_s for limit in every for _, span_s, _ in limit.each()}))
 
 
 def quota_limit(pool: str) -> str:

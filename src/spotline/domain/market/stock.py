@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import groupby
 
 # Of past outages, this share was no longer than the reserve.
@@ -53,6 +54,12 @@ def stock_terms(stock: Sequence[int], allowed_counts: Sequence[int]) -> tuple[in
     `stock` is as in `reserve_slots`, `allowed_counts` ascend; the second is 0 where the largest
     count can be had.
     """
+    return _terms(tuple(stock), tuple(allowed_counts))
+
+
+# In a slot all jobs of some counts on an offering ask the same.
+@lru_cache(maxsize=1024)
+def _terms(stock: tuple[int, ...], allowed_counts: tuple[int, ...]) -> tuple[int, int]:
     rescue = launchable_count(stock, allowed_counts)
     reserve = reserve_slots(stock, rescue or allowed_counts[-1])
     return reserve, rescue if rescue < allowed_counts[-1] else 0

@@ -171,6 +171,16 @@ def line_value(
     )
 
 
+def worth_rows(
+    program: JobProgram, params: Params, elapsed: int, window: int, on_demand_price: int
+) -> tuple[IntArray, IntArray]:
+    """What progress is worth at the end of a window: before the deadline, and after it."""
+    ends = elapsed + 1 + min(window, program.deadline_slots - elapsed - 1)
+    if ends >= program.deadline_slots:
+        return _UNUSED, value_after_deadline(program, on_demand_price_micro_usd=on_demand_price)
+    return line_value(program, params.sigma_ppm, ends, on_demand_price).row, _UNUSED
+
+
 def memory_row(memory: Memory, commitment: int) -> IntArray:
     """Lay a memory out in a row of fixed width."""
     row = np.zeros(memory_width(commitment), dtype=np.int64)
@@ -194,7 +204,7 @@ def memory_of(row: IntArray, commitment: int) -> Memory:
 
 
 @kernel
-def _choose(
+def choose_laid(
     row: IntArray,
     program: IntArray,
     memory: IntArray,
@@ -278,17 +288,14 @@ class Ahap:
         program = view.program
         layout = lay_out(program)
         window = min(self.omega, len(forecast.spot_price))
-        ends = view.elapsed_slots + 1 + min(window, program.deadline_slots - view.elapsed_slots - 1)
-        late = line = _UNUSED
-        if ends >= program.deadline_slots:
-            late = value_after_deadline(program, on_demand_price_micro_usd=view.on_demand_price)
-        else:
-            line = line_value(program, self.sigma_ppm, ends, view.on_demand_price).row
+        line, late = worth_rows(
+            program, self.params, view.elapsed_slots, window, view.on_demand_price
+        )
         if not memory or memory[0] != view.state.progress_quanta:
             refuse_more_than_allowed(view)
         row = memory_row(memory, self.commitment)
         predicted = (forecast.spot_price[:window], forecast.spot_available[:window])
-        spot, on_demand = _choose(
+        spot, on_demand = choose_laid(
             view_row(view, window, self.commitment),
             layout.row,
             row,

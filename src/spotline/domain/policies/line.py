@@ -26,7 +26,7 @@ def line_of(program: JobProgram) -> IntArray:
     )
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=16_384)
 def _line(slot_s: int, work_quanta: int, deadline: int, shrink_s: int, grow_s: int) -> IntArray:
     line = np.zeros((3, deadline + 1), dtype=np.int64)
     # Exact in Python: work times seconds can exceed 64 bits.

@@ -11,7 +11,9 @@ from spotline.application.allocation.allocate import allocate
 from spotline.application.allocation.messages import AllocateRequest, JobTask
 from spotline.application.allocation.tasks import task_view
 from spotline.contracts.build import event_of
+from spotline.domain.crowd.fairness import TenantWeight
 from spotline.domain.events.allocation import AllocationAnswered
+from spotline.domain.events.capacity import SlotDecided
 from spotline.domain.jobs.lot import Lot, holding_of
 from spotline.domain.market.generate import generate
 from spotline.domain.market.offering import Count, Provenance
@@ -114,6 +116,29 @@ def test_yielding_to_another_job_is_no_interruption() -> None:
     assert in_order.interrupted
 
 
+def test_without_weights_of_tenants_nothing_is_said_of_fairness() -> None:
+    request = asked(task(job("one")), task(job("other")), spot=4)
+    equal = replace(request, tenant_weights=(TenantWeight(tenant="blue", weight_milli=1000),))
+
+    answer = allocate(request)
+
+    assert answer.fairness is None
+    assert replace(allocate(equal), fairness=None) == answer
+
+
+def test_a_tenant_that_counts_for_more_gets_what_is_scarce_and_the_price_is_said() -> None:
+    rich, poor = job("one"), replace(job("other"), tenant="poor")
+    request = asked(task(rich), task(poor), spot=4)
+    weights = [(TenantWeight(tenant=whose, weight_milli=3000),) for whose in (rich.tenant, "poor")]
+
+    given = [spot_of(replace(request, tenant_weights=weight)) for weight in weights]
+    fair = [allocate(replace(request, tenant_weights=weight)).fairness for weight in weights]
+
+    assert given == [[4, 0], [0, 4]]
+    assert all(found is not None and found.cost_micro_usd >= 0 for found in fair)
+    assert [gain.tenant for gain in fair[0].gains] == sorted([rich.tenant, "poor"])
+
+
 def test_an_offering_without_a_quote_is_refused() -> None:
     lost = replace(task(job("one")), offering_id="nowhere")
 
@@ -122,13 +147,19 @@ def test_an_offering_without_a_quote_is_refused() -> None:
 
 
 @pytest.mark.slow
-def test_a_log_of_a_crowd_that_clears_is_reproduced() -> None:
+@pytest.mark.parametrize("fairness", [1.0, 3.0])
+def test_a_log_of_a_crowd_that_clears_is_reproduced(fairness) -> None:
     market = generate(
         "cloud-gang", seed=1, slots=40, slot_s=1800, start_ns=1_767_571_200_000_000_000
     )
     settings = {
         "forecaster": {"forecaster": "persistence", "horizon_slots": 2},
-        "selector": {**SETTINGS["selector"], "clearing": True, "rehearsals": 0},
+        "selector": {
+            **SETTINGS["selector"],
+            "clearing": True,
+            "rehearsals": 0,
+            "fairness": fairness,
+        },
     }
     log = []
     jobs = generated_jobs(market, 12, 1)
@@ -140,6 +171,11 @@ def test_a_log_of_a_crowd_that_clears_is_reproduced() -> None:
     assert any(answer.yielded for event in answered for answer in event.answers)
     assert any(event.spot_worth for event in answered)
     assert result.exit_code == SAME, result.divergences
+    # What it costs is said where it is asked for, and there alone.
+    decided = [e for e in map(event_of, log) if isinstance(e, SlotDecided)]
+    costs = [event.fairness.cost_micro_usd for event in answered if event.fairness is not None]
+    assert bool(costs) is (fairness > 1)
+    assert sum(event.fairness_cost_micro_usd for event in decided) == sum(costs)
     state = host.state_of("selector")
     yielded = [run for run in state.runs.values() if run.yielded]
     assert yielded

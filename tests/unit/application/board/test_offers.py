@@ -13,14 +13,17 @@ from spotline.application.board.otherwise import OtherCosts, other_costs, other_
 from spotline.application.market_view import MarketFold
 from spotline.application.selector.state import SelectorOptions
 from spotline.contracts.build import event_of
+from spotline.domain.events.allocation import AllocationDecided
 from spotline.domain.events.capacity import CapacityReported, RefusalClass
 from spotline.domain.events.lifecycle import JobOutcome
 from spotline.domain.policies.answer import DecisionReason
+from spotline.replay.handlers import handlers_of
 from spotline.replay.jobs import generated_jobs
+from spotline.replay.parts import ExactCloud
 from spotline.replay.report import report_run
 from tests.fakes.allocator import EAST, SLOT_NS, START_NS, WEST, job, market_opened, slot_opened
 from tests.fakes.board import NO_LOTS, BoardStory, spot
-from tests.fakes.recorded_run import SETTINGS, recorded_run, small_market
+from tests.fakes.recorded_run import SETTINGS, play, recorded_run, small_market
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +55,29 @@ def test_other_rules_cost_what_the_report_of_the_run_says(run):
 
     compared = [told for told in report.jobs if told.otherwise]
     assert len(compared) == 8
+    for told in compared:
+        assert costs_in(state, told.job.job_id) == OtherCosts(
+            on_demand_micro_usd=told.otherwise["on_demand_only"].cost_micro_usd,
+            msu_micro_usd=told.otherwise["msu"].cost_micro_usd,
+        )
+
+
+@pytest.mark.slow
+def test_other_rules_cost_what_the_report_says_where_bids_are_cleared():
+    market = small_market(slots=48)
+    selector = {**SETTINGS["selector"], "clearing": True}
+    log = []
+    handlers = [*handlers_of({**SETTINGS, "selector": selector}), ExactCloud()]
+    play(handlers, market, generated_jobs(market, 8, 5), record=log.append)
+
+    state, report = folded(log), report_run(log, SelectorOptions(**selector))
+
+    assert state.board.offers.cleared
+    # What a job that yielded was offered after its end the report does not know: it teaches nothing.
+    decided = [event for event in map(event_of, log) if isinstance(event, AllocationDecided)]
+    yielded = {event.job_id for event in decided if event.yielded is not None}
+    compared = [told for told in report.jobs if told.job.job_id not in yielded]
+    assert 0 < len(compared) < 8
     for told in compared:
         assert costs_in(state, told.job.job_id) == OtherCosts(
             on_demand_micro_usd=told.otherwise["on_demand_only"].cost_micro_usd,

@@ -34,7 +34,7 @@ SLOTS = [told(opened, Information.CENSORED) for opened in slots_of(MARKET)]
 class Market:
     """A job on a market without counts, its slots one after the other."""
 
-    def __init__(self, options):
+    def __init__(self, options, first=0):
         self.driver = Driver(options)
         self.job = generated_jobs(MARKET, 1, 2)[0]
         self.slot = next(opened.slot for opened in SLOTS if opened.ts_event_ns >= self.job.start_ns)
@@ -46,6 +46,10 @@ class Market:
                 source="test",
             )
         )
+        self.job = replace(self.job, start_ns=max(self.job.start_ns, SLOTS[first].ts_event_ns))
+        self.slot = max(self.slot, first)
+        for opened in SLOTS[:first]:
+            self.driver.feed(opened)
         self.driver.feed(JobSubmitted(job=self.job, ts_event_ns=0))
         self.asked = self.open()
 
@@ -237,6 +241,13 @@ def test_equal_events_are_believed_alike():
         states.append(market.asked.calls[0].digest)
 
     assert states[0] == states[1]
+
+
+def test_no_job_is_rehearsed_on_counts_that_nobody_saw():
+    market = Market(replace(BELIEVING, rehearsals=6), first=20)
+
+    assert market.state.learner.rule.rounds == 0
+    assert len(market.state.history) >= 20
 
 
 def test_beliefs_of_other_priors_are_refused_by_name():

@@ -10,8 +10,8 @@ import pytest
 from spotline.adapters.eventlog.manifest import environment
 from spotline.application.allocation.allocate import allocate
 from spotline.application.allocation.messages import AllocateRequest, Alternative, JobTask
-from spotline.application.allocation.tasks import program_of
-from spotline.application.allocation.value_tables import table_spec
+from spotline.application.allocation.tasks import move_margin_micro_usd, program_of, task_view
+from spotline.application.allocation.value_tables import surcharged, table_spec
 from spotline.application.selector.handler import SelectHandler
 from spotline.application.selector.job_run import RunPhase
 from spotline.application.selector.state import SelectorOptions, SelectorState
@@ -37,6 +37,7 @@ from spotline.domain.market.law import MarketLaw, StateSpace, quantised_rows
 from spotline.domain.market.named_law import NamedLaw
 from spotline.domain.market.offering import CapacityType, Count, Provenance
 from spotline.domain.policies.answer import DecisionReason, JobAnswer, Move
+from spotline.domain.policies.contention import ResidualCapacity
 from spotline.domain.policies.registry import policy_named
 from spotline.domain.solvers.table_spec import TableUse
 from spotline.replay.divergence import SAME
@@ -161,6 +162,29 @@ def asked(
 def answer_to(request: AllocateRequest) -> JobAnswer:
     (answer,) = allocate(request).answers
     return answer
+
+
+def test_a_job_leaves_a_home_where_spot_has_a_shadow_price_only_for_more() -> None:
+    one = job()
+    request = asked(one, home=OUT, away=UP)
+    (task,) = request.tasks
+    quotes = {quoted.quote.offering_id: quoted.quote for quoted in request.quotes}
+
+    def margin(surcharge: int) -> float:
+        place = offering(EAST)
+        program = program_of(one, EAST, place.instance_type, SLOT_S, START_NS, place.notice_lead_s)
+        use = table_use(one, EAST, OUT)
+        priced = replace(use, table=surcharged(use.table, surcharge, program, LAW.law))
+        view = task_view(
+            request,
+            replace(task, table_use=priced, notice_lead_s=place.notice_lead_s),
+            quotes[EAST],
+            ResidualCapacity(request.quotes),
+        )
+        return move_margin_micro_usd(view)
+
+    assert margin(0) > 0
+    assert margin(500_000) == 4 * margin(0)
 
 
 @pytest.mark.parametrize("policy", ["sdp", "msu"])

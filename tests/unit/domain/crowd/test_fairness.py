@@ -13,9 +13,9 @@ from spotline.domain.crowd.clearing import clear
 from spotline.domain.crowd.fairness import (
     WEIGHT_ONE,
     TenantGain,
+    TenantSaving,
     TenantWeight,
     clear_fairly,
-    remembered,
     shares_of,
     weights_of,
 )
@@ -100,14 +100,14 @@ def test_spot_goes_to_the_tenant_that_counts_for_more_and_the_price_is_said() ->
     )
 
 
-def test_who_got_a_smaller_share_of_its_wishes_counts_for_more_up_to_the_most() -> None:
-    gains = (
-        TenantGain(tenant="blue", got_micro_usd=90, wished_micro_usd=100),
-        TenantGain(tenant="green", got_micro_usd=1, wished_micro_usd=100),
-        TenantGain(tenant="red", got_micro_usd=60, wished_micro_usd=100),
-    )
+def saving(tenant: str, saved: int) -> TenantSaving:
+    return TenantSaving(tenant=tenant, saved_micro_usd=saved, on_demand_micro_usd=100)
 
-    weights = weights_of(("red", "new", "blue", "green"), gains, {}, 4 * WEIGHT_ONE)
+
+def test_who_saved_a_smaller_share_counts_for_more_up_to_the_most() -> None:
+    savings = (saving("blue", 90), saving("green", 1), saving("red", 60))
+
+    weights = weights_of(("red", "new", "blue", "green"), savings, {}, 4 * WEIGHT_ONE)
 
     assert [(each.tenant, each.weight_milli) for each in weights] == [
         ("blue", 1000),
@@ -118,31 +118,11 @@ def test_who_got_a_smaller_share_of_its_wishes_counts_for_more_up_to_the_most() 
 
 
 def test_who_is_due_more_counts_for_more_at_equal_shares() -> None:
-    gains = tuple(
-        TenantGain(tenant=tenant, got_micro_usd=50, wished_micro_usd=100) for tenant in TENANTS
-    )
+    savings = [saving(tenant, 50) for tenant in TENANTS]
 
-    weights = weights_of(TENANTS, gains, shares_of("red=2"), 4 * WEIGHT_ONE)
+    weights = weights_of(TENANTS, savings, shares_of("red=2"), 4 * WEIGHT_ONE)
 
     assert [each.weight_milli for each in weights] == [1000, 2000]
-
-
-@given(
-    st.lists(
-        st.tuples(st.sampled_from(TENANTS), st.integers(0, 10**9), st.integers(0, 10**9)),
-        max_size=6,
-    )
-)
-def test_what_tenants_gained_is_forgotten_little_by_little_and_stays_a_share(found) -> None:
-    known: tuple[TenantGain, ...] = ()
-    for tenant, got, more in found:
-        gain = TenantGain(tenant=tenant, got_micro_usd=got, wished_micro_usd=got + more)
-        known = remembered(known, (gain,))
-
-    for _ in range(200):
-        known = remembered(known, ())
-    assert [gain.tenant for gain in known] == sorted({tenant for tenant, *_ in found})
-    assert all(gain.wished_micro_usd <= 10**8 for gain in known)
 
 
 @pytest.mark.parametrize("text", ["red", "red=0", "red=1.5", "=2", "red=1,red=2"])

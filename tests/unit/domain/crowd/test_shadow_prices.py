@@ -13,9 +13,10 @@ STEP = ON_DEMAND[EAST] // PRICE_STEPS
 
 
 def priced(prices: ShadowPrices, slot: int, worth: int) -> dict[str, int] | None:
-    """What is published after a slot in which EAST was worth so much more."""
+    """What is published after a slot in which EAST, which has four, was worth so much more."""
+    prices.open(slot, {EAST: 4, WEST: 4})
     prices.note(slot, {EAST: worth} if worth else {})
-    moved = prices.moved(slot, ON_DEMAND)
+    moved = prices.moved(ON_DEMAND)
     if moved is not None:
         prices.published = moved
     return moved
@@ -34,16 +35,35 @@ def test_a_price_follows_the_mean_in_steps_and_stays_while_that_is_near() -> Non
     assert priced(prices, 5, 4 * STEP) is None
     assert priced(prices, 6, 2 * STEP) is None  # the mean is 10/3 steps
     assert priced(prices, 7, 0) == {EAST: 3 * STEP}  # 10/4
-    assert priced(prices, 9, 0) == {EAST: 2 * STEP}  # 10/6: slot 8 was worth nothing, too
+    prices.open(8, {EAST: 4})  # in which nothing was cleared
+    assert priced(prices, 9, 0) == {EAST: 2 * STEP}  # 10/6
+
+
+def test_slots_with_more_spot_count_for_more_and_those_without_for_nothing() -> None:
+    prices = ShadowPrices()
+    for slot, (count, worth) in enumerate([(3, 4 * STEP), (0, 0), (1, 8 * STEP), (0, 0)]):
+        prices.open(slot, {EAST: count})
+        prices.note(slot, {EAST: worth} if worth else {})
+
+    assert prices.moved(ON_DEMAND) == {EAST: 5 * STEP}
 
 
 def test_worths_are_forgotten_after_the_slots_that_are_averaged() -> None:
     prices = ShadowPrices()
     priced(prices, 0, 16 * STEP)
-    prices.note(MEAN_SLOTS, {})
+    prices.open(MEAN_SLOTS, {EAST: 4})
 
-    assert prices.worths.keys() == {MEAN_SLOTS}
-    assert prices.moved(MEAN_SLOTS, ON_DEMAND) == {}
+    assert prices.counts.keys() == {MEAN_SLOTS}
+    assert not prices.worths
+    assert prices.moved(ON_DEMAND) == {}
+
+
+def test_slots_before_the_first_that_was_cleared_do_not_count() -> None:
+    prices = ShadowPrices()
+    for slot in range(3):
+        prices.open(slot, {EAST: 4})
+
+    assert priced(prices, 3, 4 * STEP) == {EAST: 4 * STEP}
 
 
 def test_a_price_is_never_above_that_of_on_demand() -> None:
@@ -73,5 +93,5 @@ def test_a_copy_does_not_change() -> None:
     priced(prices, 1, 12 * STEP)
 
     assert copied == ShadowPrices(
-        published={EAST: 4 * STEP}, worths={0: {EAST: 4 * STEP}}, first_slot=0
+        published={EAST: 4 * STEP}, counts={0: {EAST: 4, WEST: 4}}, worths={0: {EAST: 4 * STEP}}
     )

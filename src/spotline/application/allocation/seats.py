@@ -1,0 +1,105 @@
+"""What a job would hold of a place with so much left to it: the seats that it bids for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from spotline.application.allocation.messages import JobTask
+from spotline.application.allocation.tasks import AskedPolicy, answer_of
+from spotline.domain.crowd.bids import Option
+from spotline.domain.jobs.program import Holding
+from spotline.domain.market.offering import Quote
+from spotline.domain.policies.answer import JobAnswer
+from spotline.domain.policies.decision import SlotDecision, after_slot, slot_cost_micro_usd
+from spotline.domain.policies.interface import PolicyView
+from spotline.domain.policies.ladder import ON_DEMAND, SPOT, Ladder
+from spotline.domain.policies.params import offer_of, standing_of
+from spotline.domain.policies.registry import POLICIES
+from spotline.domain.solvers.value_table import holding_value
+from spotline.domain.units import cost_micro_usd
+
+
+@dataclass(slots=True, eq=False)
+class Seat:
+    """What a job would hold of an offering with so much left to it, and what that is worth.
+
+    `answer` says it in full: only that of the seat which a job gets is ever asked for.
+    """
+
+    option: Option
+    answer: Callable[[], JobAnswer]
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Place:
+    """An offering that a job runs on, or could move to: its task there and all that there is.
+
+    Going there costs `move_micro_usd`, and must gain `margin_micro_usd` more than that. `seats`,
+    and `rungs`, from which they are made, are by spot and on-demand left.
+    """
+
+    task: JobTask
+    view: PolicyView
+    quote: Quote
+    asked: AskedPolicy
+    move_micro_usd: int = 0
+    margin_micro_usd: float = 0.0
+    seats: dict[tuple[int, int], Seat] = field(default_factory=dict)
+    rungs: dict[tuple[int, int], tuple[Ladder, int]] = field(default_factory=dict)
+
+    @property
+    def offering_id(self) -> str:
+        """Where it is."""
+        return self.task.offering_id
+
+    @property
+    def looks_ahead(self) -> bool:
+        """Whether its policy looks at forecasts: it is asked less often."""
+        return POLICIES[self.task.policy_id].forecast_slots > 0
+
+    @property
+    def plans(self) -> bool:
+        """Whether to ask its policy takes long: a look ahead through forecasts, not a rule."""
+        policy = self.asked.policy
+        return policy.forecast_slots > 0 and not (policy.uses_table and self.view.outlook is None)
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Bidder:
+    """A task with its places, home first, and what it would hold at each with all there is."""
+
+    task: JobTask
+    places: list[Place]
+    free: list[Seat]
+
+
+def rung_answer(place: Place, ladder: Ladder, at: int) -> JobAnswer:
+    """What a job is answered that gets a rung."""
+    rung = ladder.rungs[at]
+    decision = SlotDecision(
+        holding=Holding(spot=rung[SPOT], on_demand=rung[ON_DEMAND]),
+        memory=ladder.memory_of(at),
+        reason=ladder.reason(at),
+    )
+    return answer_of(place.task, place.asked, decision)
+
+
+def life_worth(view: PolicyView, held: Holding) -> float:
+    """What the rest of a job's life is worth if it holds this now, less what that costs.
+
+    By its value table; without one, by the on-demand that the work done spares later.
+    """
+    left = view.program.work_quanta - view.state.progress_quanta
+    late = view.elapsed_slots >= view.program.deadline_slots
+    if view.outlook is not None and not late and left > 0:
+        table = view.outlook.table
+        return holding_value(table, standing_of(view), offer_of(view), left, held)
+    if left <= 0:
+        return 0.0
+    program, after = view.program, after_slot(view, held)
+    most = program.max_instances
+    work_left = program.work_quanta - after.progress_quanta
+    needed_s = -(-work_left // program.rate_quanta_per_s[most])
+    spared = cost_micro_usd(view.on_demand_price, most, needed_s)
+    return -float(slot_cost_micro_usd(view, held) + spared)

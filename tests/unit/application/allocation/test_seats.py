@@ -1,0 +1,192 @@
+"""What a policy would hold of ever less, found in one call: as if it was asked one by one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from unittest.mock import patch
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spotline.application.allocation import clearing
+from spotline.application.allocation.allocate import allocate
+from spotline.application.allocation.clearing import slot_bids
+from spotline.application.allocation.messages import AllocateRequest, JobTask
+from spotline.application.allocation.tasks import program_of
+from spotline.application.allocation.value_tables import table_spec
+from spotline.domain.events.market import SlotOpened
+from spotline.domain.jobs.job import Job
+from spotline.domain.jobs.lot import Lot, holding_of
+from spotline.domain.market.law import MarketLaw, StateSpace, quantised_rows
+from spotline.domain.market.named_law import NamedLaw
+from spotline.domain.market.slot_quote import SlotQuote
+from spotline.domain.policies.answer import DecisionReason
+from spotline.domain.solvers.table_spec import TableUse
+from tests.fakes.allocator import (
+    EAST,
+    SLOT_S,
+    START_NS,
+    forecast_issued,
+    job,
+    offering,
+    slot_opened,
+)
+
+POLICIES = (
+    *("msu", "on_demand_only", "uniform_progress", "ahanp(0.5)"),
+    *("ahap(3,2,0.5)", "sdp", "hybrid(2)"),
+)
+LAW = NamedLaw(
+    law_id="a law",
+    law=MarketLaw(
+        space=StateSpace(level_starts=(0, 3), age_starts=(1,), price_centres_ppm=(300_000,)),
+        level_counts=(0, 4),
+        run_ppb=quantised_rows(np.array([[0.8, 0.2], [0.2, 0.8]])),
+        price_ppb=quantised_rows(np.ones((1, 1))),
+    ),
+)
+JOBS = 4
+
+
+@cache
+def crowd_job(index: int) -> Job:
+    """A hard deadline, a soft one, a gang, and a tight one with a budget."""
+    one = job(
+        f"r{index}",
+        deadline_slots=(30, 24, 30, 16)[index],
+        late_slots=(0, 8, 6, 0)[index],
+        counts=((1, 2, 3, 4), (2, 4), (4,), (1, 2, 4))[index],
+    )
+    return replace(one, budget_micro_usd=30_000_000) if index == 3 else one
+
+
+@cache
+def table_use(index: int, shared: bool) -> TableUse:
+    place = offering(EAST)
+    spec = table_spec(
+        program_of(
+            crowd_job(index), EAST, place.instance_type, SLOT_S, START_NS, place.notice_lead_s
+        ),
+        LAW,
+        place,
+        first_slot_start_ns=START_NS,
+        on_demand_price_micro_usd=10_000_000,
+        on_demand_available=100,
+        taken=None if shared else 0,
+    )
+    return TableUse(table=spec, run_state=1)
+
+
+@st.composite
+def tasks(draw: st.DrawFn, index: int) -> JobTask:
+    one = crowd_job(index)
+    count = draw(st.sampled_from((0, *one.allowed_counts)))
+    spot = draw(st.integers(0, count))
+    elapsed = draw(st.integers(0, 26))
+    work = program_of(one, EAST, offering(EAST).instance_type, SLOT_S, START_NS, None).work_quanta
+    progress = draw(st.integers(0, 20)) * work // 20
+    policy = draw(st.sampled_from(POLICIES))
+    table = draw(st.sampled_from((None, False, True)))
+    return JobTask(
+        job=one,
+        policy_id=policy,
+        offering_id=EAST,
+        instance_type=offering(EAST).instance_type,
+        first_slot_start_ns=START_NS,
+        elapsed_slots=elapsed,
+        progress_quanta=progress,
+        holding=Lot(offering_id=EAST, spot=spot, on_demand=count - spot),
+        interrupted=draw(st.booleans()),
+        pending_overhead_s=draw(st.sampled_from((0, 120, 900))),
+        spent_micro_usd=draw(st.sampled_from((0, 29_000_000))),
+        memory=draw(st.sampled_from(((), (3,)))) if policy == "ahanp(0.5)" else (),
+        spot_firm=draw(st.booleans()),
+        table_use=None if table is None else table_use(index, table),
+        on_demand_reserve_slots=draw(st.sampled_from((0, 2))),
+        rescue_instances=draw(st.sampled_from((0, one.allowed_counts[0]))),
+        unsaved_quanta=progress // 7,
+        notice_lead_s=offering(EAST).notice_lead_s,
+    )
+
+
+def quotes_with(opened: SlotOpened, *, stock: int) -> tuple[SlotQuote, ...]:
+    return tuple(
+        replace(
+            quoted,
+            quote=replace(
+                quoted.quote,
+                on_demand_available=replace(quoted.quote.on_demand_available, instances=stock),
+            ),
+        )
+        for quoted in opened.quotes
+    )
+
+
+@st.composite
+def requests(draw: st.DrawFn) -> AllocateRequest:
+    opened = slot_opened(0, spot=draw(st.integers(0, 12)))
+    return AllocateRequest(
+        slot=0,
+        revision=0,
+        offset_s=draw(st.sampled_from((0, 200))),
+        slot_s=SLOT_S,
+        quotes=quotes_with(opened, stock=draw(st.sampled_from((100, 5)))),
+        forecast=draw(st.sampled_from((None, forecast_issued(0), forecast_issued(0, spot=9)))),
+        reason=DecisionReason.POLICY,
+        tasks=tuple(draw(tasks(index)) for index in range(JOBS)),
+        laws=(LAW,),
+        clearing=True,
+        reclaimed_offering_ids=draw(st.sampled_from(((), (EAST,)))),
+    )
+
+
+@settings(max_examples=30, deadline=None)
+@given(requests())
+def test_rungs_of_a_ladder_are_what_the_policy_answers_one_by_one(request: AllocateRequest) -> None:
+    bids, answer = slot_bids(request), allocate(request)
+
+    with patch.object(clearing, "can_climb", lambda policy, view: False):
+        assert slot_bids(request) == bids
+        assert allocate(request) == answer
+
+
+def test_on_demand_that_is_held_where_a_launch_may_wait_is_no_one_elses() -> None:
+    # All four want more than the stock of five together; the first must keep what it holds.
+    crowd = tuple(
+        JobTask(
+            job=crowd_job(index),
+            policy_id="on_demand_only",
+            offering_id=EAST,
+            instance_type=offering(EAST).instance_type,
+            first_slot_start_ns=START_NS,
+            elapsed_slots=4,
+            progress_quanta=0,
+            holding=Lot(offering_id=EAST, on_demand=2 if index == 0 else 0),
+            interrupted=False,
+            pending_overhead_s=0,
+            spent_micro_usd=0,
+            memory=(),
+            spot_firm=True,
+            on_demand_reserve_slots=2,
+            notice_lead_s=offering(EAST).notice_lead_s,
+        )
+        for index in range(JOBS)
+    )
+    request = AllocateRequest(
+        slot=4,
+        revision=0,
+        offset_s=0,
+        slot_s=SLOT_S,
+        quotes=quotes_with(slot_opened(4, spot=0), stock=5),
+        forecast=None,
+        reason=DecisionReason.POLICY,
+        tasks=crowd,
+        clearing=True,
+    )
+
+    held = [holding_of(answer.lots).on_demand for answer in allocate(request).answers]
+
+    assert held[0] >= 1
+    assert sum(held) <= 5
