@@ -447,6 +447,7 @@ def _serve(options: SystemOptions, cloud: str, said: _Said, *, port: int) -> NoR
     from spotline.cli.down import say_standing
     from spotline.cli.failures import explained
     from spotline.cli.up_notes import UpNotes
+    from spotline.runtime.collecting import collect_rarely
 
     notes = UpNotes(said.note)
 
@@ -461,6 +462,7 @@ def _serve(options: SystemOptions, cloud: str, said: _Said, *, port: int) -> NoR
     with explained():
         note_cloud(store, cloud, options.mode)
         this.claim(store)
+    collect_rarely()
     try:
         code = run_to_exit_code(
             run_up(options, health_port=port, told=told, applied=notes.on_applied)
