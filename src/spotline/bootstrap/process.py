@@ -32,6 +32,7 @@ from spotline.contracts.errors import (
     LogCut,
     ProviderUnavailable,
 )
+from spotline.runtime.collecting import collect_rarely
 from spotline.runtime.log import configure_logging
 from spotline.runtime.settings import ServiceSettings, problems_of, stated_by_file
 
@@ -64,6 +65,7 @@ def main(
     except ContractError as error:
         return _told(error)
     configure_logging(settings.log_level)
+    collect_rarely()
     if settings.otlp_endpoint:
         os.environ.setdefault("OTEL_EXPORTER_OTLP_ENDPOINT", settings.otlp_endpoint)
     try:

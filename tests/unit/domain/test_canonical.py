@@ -20,7 +20,7 @@ from spotline.domain.jobs.lot import Lot
 from spotline.domain.jobs.program import JobProgram
 from spotline.domain.ledger.billing import OfferingPrice, SlotPrices
 from spotline.domain.market.law import PPB, MarketLaw, StateSpace, law_id_of
-from spotline.domain.market.offering import Count, Provenance, Quote
+from spotline.domain.market.offering import MOST_PRICE_MICRO_USD, Count, Provenance, Quote
 from spotline.domain.solvers.table_terms import TableTerms, table_id
 
 COUNTS = st.integers(0, 2**40)
@@ -105,8 +105,8 @@ QUOTES = st.builds(
     Quote,
     offering_id=NAMES,
     ts_event_ns=COUNTS,
-    spot_price_micro_usd=st.integers(1, 2**40),
-    on_demand_price_micro_usd=st.integers(1, 2**40),
+    spot_price_micro_usd=st.integers(1, MOST_PRICE_MICRO_USD),
+    on_demand_price_micro_usd=st.integers(1, MOST_PRICE_MICRO_USD),
     **dict.fromkeys(
         ("spot_available", "on_demand_available"),
         st.builds(Count, instances=COUNTS, provenance=st.sampled_from(Provenance)),

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from spotline.application.selector.state import SelectorOptions
+from spotline.application.selector.state import SelectorOptions, where_uncounted
 from spotline.replay.closed_loop import LoopOptions, closed_loop
+from spotline.replay.clouds import Information
 from spotline.replay.jobs import generated_jobs
 from spotline.replay.simulate import SimulationOptions, simulate
 from spotline.replay.summary import SPOTLINE
@@ -52,6 +53,17 @@ def test_jobs_of_one_rule_take_capacity_from_each_other() -> None:
     one = closed_loop(MARKET, many[:1], ["msu"], OPTIONS)["msu"]
 
     assert sum(life.cost_micro_usd for life in together) > 4 * one[0].cost_micro_usd
+
+
+def test_where_counts_are_hidden_what_is_there_is_found_by_asking() -> None:
+    hidden = replace(
+        OPTIONS, information=Information.CENSORED, selector=where_uncounted(QUICK), seed=1
+    )
+
+    found = closed_loop(MARKET, JOBS, ("on_demand_only", SPOTLINE), hidden)
+
+    spent = {name: sum(life.cost_micro_usd for life in lives) for name, lives in found.items()}
+    assert spent[SPOTLINE] < spent["on_demand_only"]
 
 
 def test_no_jobs_cost_nothing() -> None:

@@ -32,7 +32,6 @@ from spotline.domain.crowd.clearing import clear
 from spotline.domain.crowd.fairness import SlotFairness, clear_fairly
 from spotline.domain.crowd.yielding import Claim, yielded_to
 from spotline.domain.jobs.lot import holding_of
-from spotline.domain.jobs.program import Holding
 from spotline.domain.market.offering import Quote
 from spotline.domain.policies.answer import JobAnswer, Move, SpotWorth, Yielded
 from spotline.domain.policies.contention import ResidualCapacity
@@ -41,7 +40,7 @@ from spotline.domain.policies.decision import (
     slot_cost_micro_usd,
 )
 from spotline.domain.policies.interface import PolicyView, WindowForecast
-from spotline.domain.policies.ladder import COST, ON_DEMAND, SAFE, SPOT, Ladder, can_climb, climb
+from spotline.domain.policies.ladder import Ladder, can_climb, climb
 from spotline.domain.units import S_PER_HOUR
 
 
@@ -262,7 +261,7 @@ class _Slot:
     def _worthwhile(self, bidder: Bidder, spot: set[str], stock: set[str]) -> list[int]:
         """The places that could be worth more than what the job is sure to have at home."""
         home = bidder.places[0]
-        if home.offering_id in stock:
+        if len(bidder.places) == 1 or home.offering_id in stock:
             return list(range(len(bidder.places)))
         sure = bidder.free[0]
         if home.offering_id in spot:
@@ -349,32 +348,31 @@ class _Slot:
             place.rungs.setdefault(key, (ladder, at))
 
     def _seat_on(self, place: Place, ladder: Ladder, at: int) -> Seat:
-        rung, worth = ladder.rungs[at], ladder.worths[at]
-        option = self._option(
-            place,
-            Holding(spot=rung[SPOT], on_demand=rung[ON_DEMAND]),
-            round(worth - place.move_micro_usd - place.margin_micro_usd),
-            rung[COST],
-            is_safe=bool(rung[SAFE]),
+        spot, on_demand, _, cost, safe = ladder.rungs[at]
+        return Seat(
+            Option(
+                offering_id=place.offering_id,
+                spot=spot,
+                on_demand=on_demand,
+                value_micro_usd=self._worth(place, ladder.worths[at]),
+                cost_micro_usd=cost,
+                from_stock=self._from_stock(place, on_demand),
+                safe=bool(safe),
+            ),
+            partial(rung_answer, place, ladder, at),
         )
-        return Seat(option, partial(rung_answer, place, ladder, at))
 
-    def _option(
-        self, place: Place, held: Holding, worth: int, cost: int, *, is_safe: bool
-    ) -> Option:
-        view, kept = place.view, 0
-        if view.reserve_slots:
-            kept = min(held.on_demand, place.task.holding.on_demand)
-        short = view.on_demand_available > self._residual.on_demand(place.offering_id)
-        return Option(
-            offering_id=place.offering_id,
-            spot=held.spot,
-            on_demand=held.on_demand,
-            value_micro_usd=worth,
-            cost_micro_usd=cost,
-            from_stock=held.on_demand - kept if short else None,
-            safe=is_safe,
-        )
+    @staticmethod
+    def _worth(place: Place, worth: float) -> int:
+        """What a life there is worth, less the way and what going there must gain."""
+        return round(worth - place.move_micro_usd - place.margin_micro_usd)
+
+    def _from_stock(self, place: Place, on_demand: int) -> int | None:
+        """Of on-demand instances, those that must be in stock; None for all."""
+        if place.view.on_demand_available <= self._residual.on_demand(place.offering_id):
+            return None
+        kept = place.task.holding.on_demand if place.view.reserve_slots else 0
+        return on_demand - min(on_demand, kept)
 
     def _ahead(self, place: Place) -> WindowForecast | None:
         """The forecast of a place with nothing taken, for a policy that looks at forecasts."""
@@ -387,9 +385,15 @@ class _Slot:
         view = self._view_at(place, spot, stock)
         answer = task_answer(self._request, place.task, view)
         held = holding_of(answer.lots)
-        worth = life_worth(view, held) - place.move_micro_usd - place.margin_micro_usd
-        cost = slot_cost_micro_usd(view, held)
-        option = self._option(place, held, round(worth), cost, is_safe=is_saved(view, held))
+        option = Option(
+            offering_id=place.offering_id,
+            spot=held.spot,
+            on_demand=held.on_demand,
+            value_micro_usd=self._worth(place, life_worth(view, held)),
+            cost_micro_usd=slot_cost_micro_usd(view, held),
+            from_stock=self._from_stock(place, held.on_demand),
+            safe=is_saved(view, held),
+        )
         return Seat(option, lambda: answer)
 
     def _view_at(self, place: Place, spot: int, stock: int) -> PolicyView:

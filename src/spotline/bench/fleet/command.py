@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated, Any
 
@@ -18,10 +19,7 @@ from spotline.bench.command_options import (
     write_figures,
 )
 
-_COLUMNS = (
-    *("%", "points against best rule", "gap %", "first 48 slots", "misses", "cost $", "late $"),
-    "Jain",
-)
+_COLUMNS = ("%", "points against best rule", "gap %", "misses", "cost $", "late $")
 
 
 def fleet(
@@ -105,6 +103,7 @@ def fleet(
 
 
 def _print(console: Any, figures: dict[str, Any]) -> None:
+    from spotline.replay.summary import SPOTLINE
     from spotline.replay.tables import plain_table
 
     for name, rows in figures.get("cells", {}).items():
@@ -118,15 +117,24 @@ def _print(console: Any, figures: dict[str, Any]) -> None:
                 _number(row["percent_of_bound"]),
                 f"{mean:+.2f} [{low:+.2f}, {high:+.2f}]",
                 _number(row["gap_closed_percent"]),
-                _number((row["first_48_points"] or (None, None))[1]),
                 str(row["misses"]),
                 f"{row['cost_usd']:,.0f}",
                 f"{row['late_usd']:,.0f}",
-                _number(row["jain_saving"]),
             )
         console.print(table)
+        if SPOTLINE in rows:
+            console.print(f"  {SPOTLINE}: {_beside(rows[SPOTLINE])}", markup=False)
     for note in figures.get("notes", ()):
         console.print(f"note: {note}", markup=False)
+
+
+def _beside(row: Mapping[str, Any]) -> str:
+    """What the table has no room for."""
+    said = "-"
+    if row["first_48_points"] is not None:
+        low, mean, high = row["first_48_points"]
+        said = f"{mean:+.2f} [{low:+.2f}, {high:+.2f}]"
+    return f"first 48 slots {said} points, Jain {_number(row['jain_saving'])}"
 
 
 def _number(value: float | None) -> str:

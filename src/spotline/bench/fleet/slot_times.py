@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from multiprocessing import get_context
 from multiprocessing.pool import Pool
-from time import perf_counter
+from time import perf_counter, process_time
 
 import numpy as np
 
@@ -32,6 +32,7 @@ from spotline.replay.closed_loop import no_digest
 from spotline.replay.course import slots_of
 from spotline.replay.host import LocalHost
 from spotline.replay.parts import ExactCloud, answer_in_process
+from spotline.runtime.collecting import collect_rarely
 
 SLOT_SIZES = ((240, 12), (1000, 12))
 _HISTORY_SLOTS = 48
@@ -48,7 +49,8 @@ def time_slots(jobs: int, offerings: int, selector: SelectorOptions = SHIPPED) -
     Returns
     -------
     dict
-        `slot_p99_s`, `slot_p50_s` and `arrival_max_s` in seconds of wall time, `running_mean`
+        `slot_p99_s`, `slot_p50_s` and `arrival_max_s` in seconds of wall time, `cpu_p99_s` and
+        `cpu_p50_s` of the same slots in seconds of this process alone, `running_mean`
         jobs in the slots that were timed, `bytes_per_slot` of encoded entries, and the process's
         greatest `memory_mb`.
 
@@ -101,6 +103,8 @@ def wide_market(offerings: int, slots: int) -> Market:
 
 def measure_slots(jobs: int, offerings: int, selector: SelectorOptions) -> dict[str, float]:
     """Time slots in this process; see `time_slots`."""
+    # As services do.
+    collect_rarely()
     end = _HISTORY_SLOTS + _ARRIVAL_SLOTS + 2 * max(_DEADLINE_SLOTS)
     market = wide_market(offerings, end)
     longer = [replace(kind, deadline_slots=_DEADLINE_SLOTS) for kind in CLASSES]
@@ -138,25 +142,31 @@ def measure_slots(jobs: int, offerings: int, selector: SelectorOptions) -> dict[
     host.publish(opened, source="market_ingest")
     for job in crowd:
         host.publish(JobSubmitted(job=job, ts_event_ns=market.start_ns), source="allocator")
-    spent_s, running, sizes = [], [], []
+    spent_s, on_cpu_s, running, sizes = [], [], [], []
     for slot in slots_of(market)[: _HISTORY_SLOTS + _ARRIVAL_SLOTS + _MEASURED_SLOTS]:
         encoded = 0
-        began_s = perf_counter()
+        began_s, began_cpu_s = perf_counter(), process_time()
         host.publish(slot, source="market_ingest")
         spent_s.append(perf_counter() - began_s)
+        on_cpu_s.append(process_time() - began_cpu_s)
         running.append(len(host.state_of("selector").running()))
         sizes.append(encoded)
-    return _summed(spent_s, running, sizes)
+    return _summed(spent_s, on_cpu_s, running, sizes)
 
 
 def _summed(
-    spent_s: Sequence[float], running: Sequence[int], sizes: Sequence[int]
+    spent_s: Sequence[float],
+    on_cpu_s: Sequence[float],
+    running: Sequence[int],
+    sizes: Sequence[int],
 ) -> dict[str, float]:
-    timed = spent_s[-_MEASURED_SLOTS:]
+    timed, on_cpu = spent_s[-_MEASURED_SLOTS:], on_cpu_s[-_MEASURED_SLOTS:]
     arriving = spent_s[_HISTORY_SLOTS : _HISTORY_SLOTS + _ARRIVAL_SLOTS]
     return {
         "slot_p50_s": float(np.percentile(timed, 50)),
         "slot_p99_s": float(np.percentile(timed, 99)),
+        "cpu_p50_s": float(np.percentile(on_cpu, 50)),
+        "cpu_p99_s": float(np.percentile(on_cpu, 99)),
         "arrival_max_s": max(arriving),
         "running_mean": float(np.mean(running[-_MEASURED_SLOTS:])),
         "bytes_per_slot": float(np.mean(sizes[-_MEASURED_SLOTS:])),

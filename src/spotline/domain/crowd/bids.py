@@ -36,7 +36,12 @@ class Option:
     safe: bool = True
 
     def __post_init__(self) -> None:
-        if min(self.spot, self.on_demand, self.cost_micro_usd, self.from_stock or 0) < 0:
+        if (
+            self.spot < 0
+            or self.on_demand < 0
+            or self.cost_micro_usd < 0
+            or (self.from_stock or 0) < 0
+        ):
             raise ValueError(
                 f"spot, on_demand, cost_micro_usd and from_stock must be >= 0, were {self.spot}, "
                 f"{self.on_demand}, {self.cost_micro_usd}, {self.from_stock}"
