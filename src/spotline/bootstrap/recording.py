@@ -92,10 +92,14 @@ async def record_market(
         elif seen.slots and len(seen.slots) % KEPT_EVERY == 0:
             keep(_seen(seen))
 
+    def every_slot() -> list[Timer]:
+        """Nothing is bought here: slots that are over open, too, with what was known then."""
+        return [replace(timer, late=None) for timer in seen.handler.due(seen.state)]
+
     timers = ArmedTimers("market_record", record, None)
     try:
         async with asyncio.TaskGroup() as tasks:
-            seen.changed = lambda: timers.arm(seen.handler.due(seen.state), tasks)
+            seen.changed = lambda: timers.arm(every_slot(), tasks)
             following = [
                 tasks.create_task(watch.record(feed, seen, seen), name=f"feed:{feed.name}")
                 for feed in feeds.feeds

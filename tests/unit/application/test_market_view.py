@@ -8,8 +8,10 @@ import pytest
 
 from spotline.application.allocator.handler import JobsHandler
 from spotline.application.market_view import ClockReading, MarketState
+from spotline.domain.events.allocation import ShadowPricesUpdated
 from spotline.domain.events.lifecycle import JobAdmitted, JobClosed, JobOutcome, JobSubmitted
 from spotline.domain.modes import Mode
+from spotline.domain.policies.answer import SpotWorth
 from tests.fakes.allocator import EAST, SLOT_NS, SLOT_S, START_NS, job, market_opened, slot_opened
 
 JOB = job()
@@ -88,3 +90,12 @@ def test_after_the_last_slot_it_has_ended():
 
 def test_the_end_is_told_before_it_comes():
     assert status_after(slot_opened(0), ends_ns=START_NS + 99).ends_ns == START_NS + 99
+
+
+def test_a_client_is_told_the_shadow_prices_that_were_published_last():
+    worth = SpotWorth(offering_id=EAST, micro_usd_per_instance_hour=500_000)
+    priced = [ShadowPricesUpdated(slot=k, prices=prices) for k, prices in ((0, (worth,)), (1, ()))]
+
+    assert status_after(slot_opened(0)).shadow_prices == ()
+    assert status_after(slot_opened(0), priced[0]).shadow_prices == (worth,)
+    assert status_after(slot_opened(0), *priced).shadow_prices == ()

@@ -160,10 +160,11 @@ def test_the_command_follows_a_cloud_whose_market_is_live(
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (["-o", "m.parquet"], "expected the log of a run, or --cloud"),
+        (["-o", "m.parquet"], "expected the log of a run, --address"),
         (["--cloud", "simulated", "-o", "m.parquet"], "expected one whose market is live"),
         (["--cloud", "simulated", "--for", "soon", "-o", "m.parquet"], "expected a duration > 0"),
         (["absent", "-o", "m.parquet"], "absent"),
+        (["absent", "--address", "h:1", "-o", "m.parquet"], "expected a log or --address, found"),
     ],
 )
 def test_what_cannot_be_recorded_is_said(args: list[str], said: str, tmp_path, monkeypatch):

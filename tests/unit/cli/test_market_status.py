@@ -8,6 +8,7 @@ from spotline.application.market_view import ClockReading, MarketState, MarketSt
 from spotline.cli.market_status import _said
 from spotline.domain.market.overrides import PriceOverride, PriceOverrides
 from spotline.domain.market.slot_quote import SlotQuote
+from spotline.domain.policies.answer import SpotWorth
 from tests.fakes.recorded_run import START_NS, small_market
 
 MARKET = small_market(slots=1)
@@ -47,3 +48,16 @@ def test_own_prices_doubted_ones_and_none_are_counted():
     said = quotes_of(cheaper, never, doubted)
 
     assert said.endswith("1 never quoted, 1 with a doubted price, 1 at own prices")
+
+
+def test_what_spot_is_worth_beyond_its_price_is_said_the_dearest_first():
+    status = MarketStatus(
+        state=MarketState.OPEN,
+        shadow_prices=(
+            SpotWorth(offering_id="east", micro_usd_per_instance_hour=250_000),
+            SpotWorth(offering_id="west", micro_usd_per_instance_hour=1_100_000),
+        ),
+    )
+
+    assert dict(_said(status))["spot worth"] == "west +1.10 USD/h, east +0.25 USD/h"
+    assert "spot worth" not in dict(_said(replace(status, shadow_prices=())))

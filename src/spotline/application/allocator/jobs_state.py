@@ -14,7 +14,7 @@ from spotline.application.market_view import MarketFold, MarketStatus, MarketVie
 from spotline.application.operations.fold import OperationsState
 from spotline.application.operations.spending import SpendingState
 from spotline.application.outlook.following import Following
-from spotline.domain.events.allocation import AllocationDecided
+from spotline.domain.events.allocation import AllocationDecided, ShadowPricesUpdated
 from spotline.domain.events.event import Event
 from spotline.domain.events.forecast import ForecastIssued
 from spotline.domain.events.knowledge import ThroughputReestimated
@@ -118,7 +118,7 @@ class JobsState:
             self.stated.setdefault(job_id, believed.job)
             self.statuses[job_id] = replace(believed, job=measured.corrected(believed.job))
         match event:
-            case MarketOpened() | SlotOpened() | ForecastIssued():
+            case MarketOpened() | SlotOpened() | ForecastIssued() | ShadowPricesUpdated():
                 self.recent.fold(event)
             case JobSubmitted():
                 self._submit(event)

@@ -71,16 +71,22 @@ def taken_by(
     """What jobs that run take of each offering; of a reservation that is their claim.
 
     With shadow prices that is what each needs in the mean until its deadline: the load of a fluid,
-    which fills an offering as far as jobs can take turns on it. Without, it is all that each may take.
+    which fills an offering as far as jobs can take turns on it. Without, and where on-demand is counted
+    and may not be enough to save them all, it is all that each may take.
     """
     if not options.competing:
         return []
+    counted = {
+        quoted.quote.offering_id
+        for quoted in state.current.quotes
+        if quoted.quote.on_demand_available.known
+    }
     taken = []
     for run in running:
         reservation = state.offerings[run.offering_id].reservation
         if reservation is not None:
             used = claim_on(reservation, run.job.allowed_counts)
-        elif options.shadow_prices:
+        elif options.shadow_prices and run.offering_id not in counted:
             used = _mean_use(state, run)
         else:
             used = run.job.max_instances

@@ -25,7 +25,7 @@ QUIET = {
     "InstancesEnded",
     *("PipelineSubmitted", "PlacementDecided", "PlacementEnded", "CostAccrued"),
     *("ForecastOverdue", "AllocationAnswered", "SlotDecided", "PolicyWeightsUpdated"),
-    "MarketLawLearned",
+    *("MarketLawLearned", "ShadowPricesUpdated"),
     *("ParkedEntryRetried", "ParkedEntryDropped"),
     # Of the system: shown with what a job waits for.
     *("BuyingFrozen", "BuyingUnfrozen", "AccountModeSet"),

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from spotline.application.outlook.following import Following
 from spotline.application.selector.repricing import MOST_REPRICED
 from spotline.application.selector.state import SelectorOptions
+from spotline.application.selector.tables import taken_by
 from spotline.domain.events.allocation import ShadowPricesUpdated
 from spotline.domain.events.law import MarketLawLearned, ValueTableRequested
 from spotline.domain.market.law import choose_space, law_id_of, learn_law
 from spotline.domain.market.named_law import NamedLaw
+from spotline.domain.market.offering import Count, Provenance
 from spotline.domain.policies.answer import SpotWorth
 from tests.fakes.selector import SelectorWorld, job_of, market_of
 
@@ -102,3 +106,25 @@ def test_who_follows_a_selector_knows_what_it_clears_and_prices() -> None:
     assert known.state.shadow == world.state.shadow
     assert known.state.shadow is not world.state.shadow
     assert following.left_out == 0
+
+
+def test_a_running_job_counts_with_its_mean_need_where_on_demand_is_plenty() -> None:
+    world = priced_world()
+    state, options = world.state, SelectorOptions(clearing=True, shadow_prices=True)
+
+    def counted_as(provenance: Provenance, options: SelectorOptions) -> int:
+        """Instances that the job, of two for six of its 20 slots, is taken to use."""
+        on_demand = Count(instances=8, provenance=provenance)
+        state.opened = replace(
+            state.current,
+            quotes=tuple(
+                replace(quoted, quote=replace(quoted.quote, on_demand_available=on_demand))
+                for quoted in state.current.quotes
+            ),
+        )
+        ((_, used),) = taken_by(state, state.running(), options)
+        return used
+
+    assert counted_as(Provenance.UNKNOWN, options) == 1
+    assert counted_as(Provenance.OBSERVED, options) == 2
+    assert counted_as(Provenance.UNKNOWN, SelectorOptions(clearing=True)) == 2
