@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from spotline.application.allocation.messages import AllocateAnswer, AllocateRequest, JobTask
-from spotline.application.allocation.seats import Bidder, Place, Seat, life_worth, rung_answer
+from spotline.application.allocation.seats import Bidder, TaskPlace, Seat, life_worth, rung_answer
 from spotline.application.allocation.tasks import (
     asked_policy,
     check_quoted,
@@ -203,10 +203,10 @@ class _Slot:
         ]
         return Bidder(task=task, places=places, free=free)
 
-    def _place(self, task: JobTask, quote: Quote) -> Place:
+    def _place(self, task: JobTask, quote: Quote) -> TaskPlace:
         view = task_view(self._request, task, quote, self._residual)
         asked = asked_policy(self._request, task, view)
-        return Place(task=task, view=view, quote=quote, asked=asked)
+        return TaskPlace(task=task, view=view, quote=quote, asked=asked)
 
     def scarce(self, bidders: Sequence[Bidder]) -> Capacity:
         """What could run out; of all else every job gets what it would take."""
@@ -287,7 +287,7 @@ class _Slot:
             seats += [seat for seat in found if not at or _pays_to_go(bidder, place, seat)]
         return seats
 
-    def _with_less_spot(self, place: Place, free: Seat) -> list[Seat]:
+    def _with_less_spot(self, place: TaskPlace, free: Seat) -> list[Seat]:
         """From less than it would take down to none; who plans with forecasts is asked less often."""
         stock = place.view.on_demand_available
         taken = free.option.spot
@@ -304,7 +304,9 @@ class _Slot:
                 break
         return found
 
-    def _with_less_stock(self, place: Place, seats: Sequence[Seat], *, at_home: bool) -> list[Seat]:
+    def _with_less_stock(
+        self, place: TaskPlace, seats: Sequence[Seat], *, at_home: bool
+    ) -> list[Seat]:
         """With none in stock beside the same spot, and with ever less beside none."""
         asked = [(seat.option.spot, 0) for seat in seats if seat.option.on_demand]
         least = min(seats, key=lambda seat: seat.option.spot).option.on_demand
@@ -313,7 +315,7 @@ class _Slot:
         asked += [(0, 0)] if at_home else []
         return [self._seat(place, spot, stock) for spot, stock in asked]
 
-    def _seat(self, place: Place, spot: int, stock: int) -> Seat:
+    def _seat(self, place: TaskPlace, spot: int, stock: int) -> Seat:
         """What the job's policy makes of so much spot and stock at a place."""
         key = spot, stock
         seat = place.seats.get(key)
@@ -327,7 +329,7 @@ class _Slot:
             place.seats[key] = seat
         return seat
 
-    def _climb(self, place: Place, spot: int, stock: int) -> None:
+    def _climb(self, place: TaskPlace, spot: int, stock: int) -> None:
         """Find what is asked for, and in the same go all with less spot that may be asked next."""
         view, asked, available = place.view, place.asked, place.quote.spot_available
         asks = [(spot, stock)]
@@ -347,7 +349,7 @@ class _Slot:
         for at, key in enumerate(asks):
             place.rungs.setdefault(key, (ladder, at))
 
-    def _seat_on(self, place: Place, ladder: Ladder, at: int) -> Seat:
+    def _seat_on(self, place: TaskPlace, ladder: Ladder, at: int) -> Seat:
         spot, on_demand, _, cost, safe = ladder.rungs[at]
         return Seat(
             Option(
@@ -363,24 +365,24 @@ class _Slot:
         )
 
     @staticmethod
-    def _worth(place: Place, worth: float) -> int:
+    def _worth(place: TaskPlace, worth: float) -> int:
         """What a life there is worth, less the way and what going there must gain."""
         return round(worth - place.move_micro_usd - place.margin_micro_usd)
 
-    def _from_stock(self, place: Place, on_demand: int) -> int | None:
+    def _from_stock(self, place: TaskPlace, on_demand: int) -> int | None:
         """Of on-demand instances, those that must be in stock; None for all."""
         if place.view.on_demand_available <= self._residual.on_demand(place.offering_id):
             return None
         kept = place.task.holding.on_demand if place.view.reserve_slots else 0
         return on_demand - min(on_demand, kept)
 
-    def _ahead(self, place: Place) -> WindowForecast | None:
+    def _ahead(self, place: TaskPlace) -> WindowForecast | None:
         """The forecast of a place with nothing taken, for a policy that looks at forecasts."""
         if not place.looks_ahead or place.view.forecast is None:
             return None
         return forecast_of(self._request.forecast, place.quote)
 
-    def _asked_alone(self, place: Place, spot: int, stock: int) -> Seat:
+    def _asked_alone(self, place: TaskPlace, spot: int, stock: int) -> Seat:
         """A seat found by the policy itself, not by its compiled form."""
         view = self._view_at(place, spot, stock)
         answer = task_answer(self._request, place.task, view)
@@ -396,7 +398,7 @@ class _Slot:
         )
         return Seat(option, lambda: answer)
 
-    def _view_at(self, place: Place, spot: int, stock: int) -> PolicyView:
+    def _view_at(self, place: TaskPlace, spot: int, stock: int) -> PolicyView:
         view = place.view
         if spot == view.spot_available and stock == view.on_demand_available:
             return view
@@ -416,7 +418,7 @@ class _Slot:
         )
 
 
-def _pays_to_go(bidder: Bidder, place: Place, seat: Seat) -> bool:
+def _pays_to_go(bidder: Bidder, place: TaskPlace, seat: Seat) -> bool:
     """Whether a policy makes use of another place: for spot, or for cheaper on-demand."""
     dearest = bidder.places[0].quote.on_demand_price_micro_usd
     cheaper = place.quote.on_demand_price_micro_usd < dearest

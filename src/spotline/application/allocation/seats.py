@@ -32,7 +32,7 @@ class Seat:
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Place:
+class TaskPlace:
     """An offering that a job runs on, or could move to: its task there and all that there is.
 
     Going there costs `move_micro_usd`, and must gain `margin_micro_usd` more than that. `seats`,
@@ -70,11 +70,11 @@ class Bidder:
     """A task with its places, home first, and what it would hold at each with all there is."""
 
     task: JobTask
-    places: list[Place]
+    places: list[TaskPlace]
     free: list[Seat]
 
 
-def rung_answer(place: Place, ladder: Ladder, at: int) -> JobAnswer:
+def rung_answer(place: TaskPlace, ladder: Ladder, at: int) -> JobAnswer:
     """What a job is answered that gets a rung."""
     rung = ladder.rungs[at]
     decision = SlotDecision(
