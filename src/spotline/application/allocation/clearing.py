@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from spotline.application.allocation.messages import AllocateAnswer, AllocateRequest, JobTask
-from spotline.application.allocation.seats import Bidder, TaskPlace, Seat, life_worth, rung_answer
+from spotline.application.allocation.seats import Bidder, Seat, TaskPlace, life_worth, rung_answer
 from spotline.application.allocation.tasks import (
     asked_policy,
     check_quoted,
