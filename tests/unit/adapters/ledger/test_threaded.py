@@ -60,6 +60,7 @@ ARGUMENTS = {
     "raise_epoch": (2,),
     "bills": (),
     "settled": (["i"],),
+    "unsettled": (0,),
     "settle": ([Settlement(instance_id="i", source=BillSource.PROVIDER, micro_usd=1, ts_ns=1)],),
     "write_intents": ([intent()],),
     "record": (LedgerEntry(call_key="k", launched=(instance_launch("i1"),)),),
