@@ -54,6 +54,10 @@ lock: ## resolve pyproject.toml into requirements/ (make lock UPGRADE=1 moves th
 demo: setup ## run the main job end to end, and show what it saved
 	@$(BIN)/spotline demo
 
+.PHONY: kernels
+kernels: setup ## compile the planners now: a minute that the first start would take
+	@$(BIN)/python -c "from spotline.bootstrap.planners import compile_planners; compile_planners()"
+
 .PHONY: train-demo
 train-demo: setup-train ## train four small models for real, interrupted and resumed: ten minutes (ARGS=...)
 	@$(TRAIN_VENV)/bin/spotline train-demo $(ARGS)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from numba.core import event
 
-from spotline.cli.main import app
+from spotline.bootstrap.planners import compile_planners
 
 _KERNELS = Path(__file__).resolve().parents[2] / "src" / "spotline" / "domain"
 
@@ -46,8 +46,8 @@ def share_kernels() -> None:
 
 
 def compile_kernels() -> None:
-    """Run one job under the default policy, which draws on nearly every kernel."""
-    app(["simulate", "--market", "mixed", "--jobs", "1", "--policy", "spotline"])
+    """As a service does before anything waits for it."""
+    compile_planners()
 
 
 if __name__ == "__main__":

@@ -25,16 +25,24 @@ def planners_compiled(folder: Path | None = CACHE_FOLDER) -> bool:
 
 
 def compile_planners(folder: Path | None = CACHE_FOLDER) -> None:
-    """Run one job under the default policy, which draws on nearly every kernel; once per folder."""
+    """Run jobs under the default policies, alone and in a crowd; once per folder.
+
+    That draws on nearly every kernel that a service calls; what is left takes less than a second each.
+    """
     if planners_compiled(folder):
         return
+    from spotline.application.selector.state import SelectorOptions
     from spotline.domain.market.generate import generate
+    from spotline.replay.closed_loop import LoopOptions, closed_loop
     from spotline.replay.jobs import generated_jobs
     from spotline.replay.simulate import simulate
     from spotline.replay.summary import SPOTLINE
 
     market = generate("mixed", seed=0, slots=_SLOTS, slot_s=_SLOT_S, start_ns=0)
-    simulate(market, generated_jobs(market, 1, 0), [SPOTLINE])
+    jobs = generated_jobs(market, 1, 0)
+    simulate(market, jobs, [SPOTLINE])
+    crowd = SelectorOptions(clearing=True, shadow_prices=True, rehearsals=0)
+    closed_loop(market, jobs, [SPOTLINE], LoopOptions(selector=crowd))
     if folder is not None:
         # Without the mark, on a full disk say, they run again at the next start: no reason to stop.
         with suppress(OSError):
