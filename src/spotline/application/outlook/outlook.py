@@ -8,7 +8,7 @@ long as their work then takes. Equal states and jobs give equal outlooks.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -61,8 +61,16 @@ class _Ahead:
     first_slot_start_ns: int
 
 
+class OutlookAbandonedError(Exception):
+    """Nobody wants the outlook any more that is being worked out."""
+
+
 def job_outlook(
-    known: SelectorSnapshot, job: Job, *, market: MarketFutures | None = None
+    known: SelectorSnapshot,
+    job: Job,
+    *,
+    market: MarketFutures | None = None,
+    wanted: Callable[[], bool] = lambda: True,
 ) -> JobOutlook | None:
     """Say what is expected of a job from the slot after the latest on.
 
@@ -73,13 +81,20 @@ def job_outlook(
         any other is taken to be handed over now.
     market
         Futures to run it in, of at least the slots it may take; None samples them.
+    wanted
+        Asked before each future, so that a process that ends need not wait for them all.
 
     Returns
     -------
     JobOutlook
         None where nothing can be said: the job is over, or nothing it can run on is quoted.
+
+    Raises
+    ------
+    OutlookAbandonedError
+        It is `wanted` no more.
     """
-    lives = lives_of(known, job, market=market)
+    lives = lives_of(known, job, market=market, wanted=wanted)
     return None if lives is None else _summed_up(known.state.slot + 1, lives)
 
 
@@ -93,7 +108,11 @@ class LivesAhead:
 
 
 def lives_of(
-    known: SelectorSnapshot, job: Job, *, market: MarketFutures | None = None
+    known: SelectorSnapshot,
+    job: Job,
+    *,
+    market: MarketFutures | None = None,
+    wanted: Callable[[], bool] = lambda: True,
 ) -> LivesAhead | None:
     """What `job_outlook` sums up; the i-th life is that in the i-th future."""
     state = known.state
@@ -104,8 +123,13 @@ def lives_of(
     ahead = _ahead_of(known, job, market)
     if ahead is None:
         return None
+    lives = []
+    for i, begins in enumerate(ahead.begins):
+        if not wanted():
+            raise OutlookAbandonedError(job.job_id)
+        lives.append(live_alone(ahead.course, begins, i))
     return LivesAhead(
-        lives=tuple(live_alone(ahead.course, begins, i) for i, begins in enumerate(ahead.begins)),
+        lives=tuple(lives),
         first_slot_start_ns=ahead.first_slot_start_ns,
         slot_ns=state.current.slot_s * NS_PER_S,
     )

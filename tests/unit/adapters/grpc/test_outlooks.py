@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import threading
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from spotline.adapters.grpc.allocator import outlooks
 from spotline.adapters.grpc.allocator.outlooks import BackgroundOutlooks
 from spotline.application.outlook.following import Following, SelectorSnapshot
+from spotline.application.outlook.lives import Beginning, FutureCourse, LifeAhead, live_alone
 from spotline.application.outlook.outlook import job_outlook
 from spotline.application.selector.state import SelectorOptions
 from spotline.domain.events.lifecycle import (
@@ -23,7 +25,7 @@ from spotline.domain.events.lifecycle import (
 from spotline.domain.jobs.job import Job
 from spotline.domain.jobs.outlook import JobOutlook
 from spotline.runtime.telemetry import Telemetry
-from tests.eventually import eventually
+from tests.eventually import PATIENCE_S, eventually
 from tests.fakes.allocator import (
     EAST,
     START_NS,
@@ -115,10 +117,12 @@ async def test_an_outlook_that_fails_ends_nothing_and_is_counted(
     quoting = Quoting()
     broken, whole = job("broken"), job("whole")
 
-    def failing(known: SelectorSnapshot, one: Job) -> JobOutlook | None:
+    def failing(
+        known: SelectorSnapshot, one: Job, *, wanted: Callable[[], bool]
+    ) -> JobOutlook | None:
         if one.job_id == broken.job_id:
             raise IndexError("a slot that no future has")
-        return job_outlook(known, one)
+        return job_outlook(known, one, wanted=wanted)
 
     monkeypatch.setattr(outlooks, "job_outlook", failing)
     async with quoting.running():
@@ -129,6 +133,32 @@ async def test_an_outlook_that_fails_ends_nothing_and_is_counted(
     assert [quote.job_id for quote in quoting.quoted()] == [whole.job_id]
     assert quoting.outlooks.latest(broken.job_id) is None
     assert quoting.outlooks.failed == 1
+
+
+async def test_an_end_waits_for_no_more_than_one_future(monkeypatch: pytest.MonkeyPatch) -> None:
+    quoting = Quoting()
+    began, go_on, threads = threading.Event(), threading.Event(), set[threading.Thread]()
+    lived = []
+
+    def slow(course: FutureCourse, begins: Beginning, future: int) -> LifeAhead:
+        lived.append(future)
+        threads.add(threading.current_thread())
+        began.set()
+        assert go_on.wait(PATIENCE_S)
+        return live_alone(course, begins, future)
+
+    monkeypatch.setattr("spotline.application.outlook.outlook.live_alone", slow)
+
+    async with quoting.running():
+        quoting.submit(job())
+        assert await asyncio.to_thread(began.wait, PATIENCE_S)
+    go_on.set()
+
+    (thread,) = threads
+    await asyncio.to_thread(thread.join, PATIENCE_S)
+    assert not thread.is_alive()
+    assert lived == [0]
+    assert quoting.outlooks.failed == 0
 
 
 async def test_the_oldest_gives_way_where_too_many_wait() -> None:

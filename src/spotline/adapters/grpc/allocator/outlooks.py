@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from time import perf_counter
@@ -46,6 +47,7 @@ class BackgroundOutlooks:
     def __init__(self, host: JobsHost, telemetry: Telemetry) -> None:
         self._host = host
         self._threads = ThreadPoolExecutor(1, thread_name_prefix="spotline-outlook")
+        self._closed = threading.Event()
         self._found: dict[str, JobOutlook] = {}
         # Job id, and the slot that was open when it was handed over.
         self._waiting: deque[tuple[str, int]] = deque()
@@ -89,7 +91,8 @@ class BackgroundOutlooks:
             await asyncio.sleep(_REST * (perf_counter() - began_s))
 
     def close(self) -> None:
-        """Let go of the thread; an outlook in progress ends on its own."""
+        """Let go of the thread; an outlook in progress is given up before its next future."""
+        self._closed.set()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _queue(self, job_id: str) -> None:
@@ -156,7 +159,8 @@ class BackgroundOutlooks:
 
     async def _in_thread(self, known: SelectorSnapshot, job: Job) -> JobOutlook | None:
         return await asyncio.get_running_loop().run_in_executor(
-            self._threads, lambda: job_outlook(known, job)
+            self._threads,
+            lambda: job_outlook(known, job, wanted=lambda: not self._closed.is_set()),
         )
 
     async def _publish(self, job: Job, slot: int, outlook: JobOutlook) -> None:
