@@ -28,6 +28,9 @@ from spotline.application.configurator.messages import (
     PredictionAnswer,
     PredictionRequest,
 )
+from spotline.bootstrap.parts import BusAddress, open_stream
+from spotline.contracts.batch import unpacked
+from spotline.contracts.build import event_of
 from spotline.contracts.errors import ConfigError, ContractError
 from spotline.contracts.mapping import to_message
 from spotline.domain.configuration.configuration import MeasuredRun, Method, RunOutcome
@@ -528,7 +531,8 @@ async def test_killed_and_started_again_it_answers_as_before(tmp_path: Path) -> 
         await up()
         before = await client.predict(ASKED)
         receipt = await client.learn([*taught, failed])
-        expected = known_from(read_knowledge(file), [*taught, failed])
+        recorded = await runs_recorded(broker.url)
+        expected = known_from(read_knowledge(file), recorded)
 
         # More than a tenth was added: what they observed is learned in full beside the answers.
         async def relearned() -> bool:
@@ -541,14 +545,23 @@ async def test_killed_and_started_again_it_answers_as_before(tmp_path: Path) -> 
         again = await said_by(client)
 
     assert receipt.recorded == 14
+    assert set(recorded) == {*taught, failed}
     assert before != after
     assert again == expected
+
+
+async def runs_recorded(url: str) -> list[MeasuredRun]:
+    """Runs in the order of the log: those of one call are stored together, in whatever order."""
+    async with open_stream(BusAddress(nats_url=url), name="test") as (_, stream):
+        log = [entry async for entry in stream.read([], last_seq=await stream.last_seq())]
+    events = [event_of(envelope) for entry in log for envelope in unpacked(entry)]
+    return [event.run for event in events if isinstance(event, RunMeasured)]
 
 
 async def test_a_knowledge_file_that_is_not_there_stops_it_with_the_reason(
     broker, tmp_path: Path
 ) -> None:
-    from spotline.bootstrap.parts import BusAddress, PartHooks
+    from spotline.bootstrap.parts import PartHooks
     from spotline.bootstrap.servers import serve_configurator
 
     with pytest.raises(ContractError, match=r"nowhere\.parquet: expected a knowledge base"):
