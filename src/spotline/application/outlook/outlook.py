@@ -21,10 +21,10 @@ from spotline.application.outlook.lives import (
     Beginning,
     FutureCourse,
     FutureLife,
-    LifeAhead,
     live_alone,
 )
 from spotline.application.outlook.places import Taken, future_places
+from spotline.application.outlook.summing import LivesAhead, summed_up
 from spotline.application.selector.job_run import JobRun, RunPhase
 from spotline.application.selector.job_table import JobTable
 from spotline.application.selector.learning import rehearse
@@ -38,13 +38,13 @@ from spotline.application.selector.tables import taken_by
 from spotline.domain.events.market import SlotOpened
 from spotline.domain.forecasting.law_book import LawBook
 from spotline.domain.jobs.job import Job
-from spotline.domain.jobs.outlook import JobOutlook, OutlookOffering, OutlookPolicy
+from spotline.domain.jobs.outlook import JobOutlook
 from spotline.domain.jobs.program import JobProgram
 from spotline.domain.ledger.billing import OfferingPrice
 from spotline.domain.limits.judgement import planned_budget_micro_usd
 from spotline.domain.policies.interface import Policy
 from spotline.domain.selection.rules import weights_ppb
-from spotline.domain.units import NS_PER_S, PPM
+from spotline.domain.units import NS_PER_S
 
 # Numbers of futures that divide a million, so that shares of them add up; most first.
 _FUTURES = (100, 80, 64, 50, 40)
@@ -95,16 +95,7 @@ def job_outlook(
         It is `wanted` no more.
     """
     lives = lives_of(known, job, market=market, wanted=wanted)
-    return None if lives is None else _summed_up(known.state.slot + 1, lives)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LivesAhead:
-    """A job's life in every future, counted in slots from its first."""
-
-    lives: tuple[LifeAhead, ...]
-    first_slot_start_ns: int
-    slot_ns: int
+    return None if lives is None else summed_up(known.state.slot + 1, lives)
 
 
 def lives_of(
@@ -440,82 +431,3 @@ def _taken(
         known.spot[:lasts] += held.spot
         known.on_demand[:lasts] += held.on_demand
     return taken
-
-
-# --- summing up -------------------------------------------------------------------------------
-
-
-def _summed_up(slot: int, ahead: LivesAhead) -> JobOutlook:
-    lives = ahead.lives
-    count = len(lives)
-    costs = sorted(life.cost_micro_usd for life in lives)
-    never = 1 << 62
-    ends = sorted(
-        ahead.first_slot_start_ns + life.finished_slot * ahead.slot_ns
-        if life.finished_slot
-        else never
-        for life in lives
-    )
-    finish_ns = [0 if at == never else at for at in _quantiles(ends)]
-    low, middle, high = _quantiles(costs)
-    return JobOutlook(
-        slot=slot,
-        futures=count,
-        on_time_probability_ppm=sum(life.on_time for life in lives) * PPM // count,
-        expected_cost_micro_usd=sum(costs) // count,
-        cost_p10_micro_usd=low,
-        cost_p50_micro_usd=middle,
-        cost_p90_micro_usd=high,
-        finish_p10_ns=finish_ns[0],
-        finish_p50_ns=finish_ns[1],
-        finish_p90_ns=finish_ns[2],
-        expected_utility_micro_usd=_mean(
-            [life.value_micro_usd - life.cost_micro_usd for life in lives]
-        ),
-        offerings=_by_offering(lives),
-        policies=_by_policy(lives),
-    )
-
-
-def _quantiles(ordered: Sequence[int]) -> tuple[int, int, int]:
-    """p10, p50 and p90: as many of ten lie below."""
-    count = len(ordered)
-    return ordered[count // 10], ordered[count // 2], ordered[count * 9 // 10]
-
-
-def _mean(amounts: Sequence[int]) -> int:
-    return sum(amounts) // len(amounts)
-
-
-def _by_offering(lives: Sequence[LifeAhead]) -> tuple[OutlookOffering, ...]:
-    rows = []
-    for home in sorted({life.home for life in lives}):
-        here = [life for life in lives if life.home == home]
-        rows.append(
-            OutlookOffering(
-                offering_id=home,
-                share_ppm=len(here) * PPM // len(lives),
-                expected_cost_micro_usd=_mean([life.cost_micro_usd for life in here]),
-                on_time_probability_ppm=sum(life.on_time for life in here) * PPM // len(here),
-                moves_ppm=sum(life.moves for life in here) * PPM // len(here),
-            )
-        )
-    return tuple(sorted(rows, key=lambda row: (-row.share_ppm, row.offering_id)))
-
-
-def _by_policy(lives: Sequence[LifeAhead]) -> tuple[OutlookPolicy, ...]:
-    rows = []
-    for policy_id in sorted({life.policy_id for life in lives}):
-        its = [life for life in lives if life.policy_id == policy_id]
-        rows.append(
-            OutlookPolicy(
-                policy_id=policy_id,
-                weight_ppm=len(its) * PPM // len(lives),
-                expected_cost_micro_usd=_mean([life.cost_micro_usd for life in its]),
-                on_time_probability_ppm=sum(life.on_time for life in its) * PPM // len(its),
-                expected_utility_micro_usd=_mean(
-                    [life.value_micro_usd - life.cost_micro_usd for life in its]
-                ),
-            )
-        )
-    return tuple(sorted(rows, key=lambda row: (-row.weight_ppm, row.policy_id)))
