@@ -62,7 +62,8 @@ class CountLaws:
         """How often each law is in each state, shape (laws, states)."""
         power = self.transitions
         for _ in range(_SETTLED.bit_length()):
-            power = power @ power
+            # Not by BLAS, which rounds as the processor likes: a log verifies on another one.
+            power = np.einsum("mst,mtu->msu", power, power)
         met: FloatArray = power.mean(axis=1)
         return met
 
@@ -162,7 +163,7 @@ class CountBelief:
         for slot in range(slots):
             if slot:
                 ahead.advance()
-            carried += float(ahead.levels() @ left)
+            carried += float((ahead.levels() * left).sum())
         return carried / slots
 
     def ahead(self, slots: int) -> list[list[tuple[int, float]]]:
@@ -193,12 +194,6 @@ class CountBelief:
             run_ppb=quantised_rows(run / run.sum(axis=1, keepdims=True)),
             price_ppb=price.price_ppb,
         )
-
-    def drawn(self, chance: float) -> int:
-        """The count of a level drawn by a number in [0, 1)."""
-        reached = self.levels().cumsum()
-        level = int(np.searchsorted(reached, chance * reached[-1], side="right"))
-        return LEVEL_STARTS[min(level, len(LEVEL_STARTS) - 1)]
 
 
 def most_of(level: int) -> int:
