@@ -294,3 +294,11 @@ class WorkNeeded:
                 self.unfinished.discard(event.job_id)
             case _:
                 pass
+
+
+def without_account(offering: Offering) -> Offering:
+    """An offering as everybody may see it: not in whose account it is, nor what a reservation costs."""
+    reservation = offering.reservation
+    if reservation is not None:
+        reservation = replace(reservation, sunk_price_micro_usd=0)
+    return replace(offering, account="", reservation=reservation)

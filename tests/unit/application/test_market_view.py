@@ -7,12 +7,22 @@ from dataclasses import replace
 import pytest
 
 from spotline.application.allocator.handler import JobsHandler
-from spotline.application.market_view import ClockReading, MarketState
+from spotline.application.market_view import ClockReading, MarketState, without_account
 from spotline.domain.events.allocation import ShadowPricesUpdated
 from spotline.domain.events.lifecycle import JobAdmitted, JobClosed, JobOutcome, JobSubmitted
+from spotline.domain.market.offering import Reservation
 from spotline.domain.modes import Mode
 from spotline.domain.policies.answer import SpotWorth
-from tests.fakes.allocator import EAST, SLOT_NS, SLOT_S, START_NS, job, market_opened, slot_opened
+from tests.fakes.allocator import (
+    EAST,
+    SLOT_NS,
+    SLOT_S,
+    START_NS,
+    job,
+    market_opened,
+    offering,
+    slot_opened,
+)
 
 JOB = job()
 SUBMITTED = JobSubmitted(job=JOB, ts_event_ns=START_NS)
@@ -99,3 +109,14 @@ def test_a_client_is_told_the_shadow_prices_that_were_published_last():
     assert status_after(slot_opened(0)).shadow_prices == ()
     assert status_after(slot_opened(0), priced[0]).shadow_prices == (worth,)
     assert status_after(slot_opened(0), *priced).shadow_prices == ()
+
+
+def test_what_everybody_sees_of_an_offering_is_neither_account_nor_what_was_paid():
+    reserved = Reservation(instances=4, sunk_price_micro_usd=3_000_000)
+    known = replace(offering(EAST), account="research-account", reservation=reserved)
+
+    shown = without_account(known)
+
+    assert shown.account == ""
+    assert shown.reservation == Reservation(instances=4)
+    assert replace(shown, account=known.account, reservation=reserved) == known

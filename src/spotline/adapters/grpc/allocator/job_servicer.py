@@ -43,7 +43,7 @@ from spotline.application.allocator.messages import (
 from spotline.application.allocator.output import OutputStore
 from spotline.application.allocator.ports import ConfiguratorPort, JobsHost
 from spotline.application.explaining.messages import DecisionExplanation
-from spotline.application.market_view import ClockReading, MarketStatus
+from spotline.application.market_view import ClockReading, MarketStatus, without_account
 from spotline.application.paging import page_of_ids
 from spotline.application.spec import derive_id
 from spotline.contracts.errors import InvariantViolation, ProviderUnavailable
@@ -319,7 +319,9 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
         if request.offering_id:
             status = replace(status, quotes=self._host.state.recent.quotes_of(request.offering_id))
         if request.with_offerings:
-            status = replace(status, offerings=self._host.state.recent.offerings)
+            # Every role reads the market; what is paid for, and in which account, is the owner's.
+            known = self._host.state.recent.offerings
+            status = replace(status, offerings=tuple(map(without_account, known)))
         return status
 
     @answers
