@@ -82,7 +82,7 @@ VARIABLES = {
         *("CLOUD_PAPER_UP_SHARE", "CLOUD_PAPER_STAYS_UP"),
     },
     ConfiguratorSettings: {"CONFIGURATOR_ADDRESS", "KNOWLEDGE", "KNOWLEDGE_STACK"},
-    ForecasterSettings: {"FORECASTER", "HORIZON_SLOTS", "PRIORS", "WATCH_LAWS"},
+    ForecasterSettings: {"FORECASTER", "HORIZON_SLOTS", "PRIORS", "WATCH_LAWS", "WHOLE_GANGS"},
     MarketIngestSettings: {
         *("MARKET", "SLOTS_PER_S", "WALL_CLOCK", "WAIT_FOR_WORK", "GEOGRAPHY", "NOTICE_LEAD_S"),
         *("RESERVATIONS", "PRICE_SANITY", "LIST_PRICES", "STALE_AFTER_S", "CLOUD", "MODE"),
