@@ -95,7 +95,7 @@ def watches_laws(settings: Mapping[str, Any]) -> bool:
 
 
 def parts_whole_gangs(settings: Mapping[str, Any]) -> bool:
-    """Whether laws told whole gangs from those that lost a few; before 0.4.0 they did not.
+    """Whether laws told whole gangs from those that lost a few; before 0.3.0 they did not.
 
     Raises
     ------

@@ -61,7 +61,7 @@ class ForecastHandler:
     watch_laws
         Forget what a market did before its law changed; logs of before 0.3.0 did not.
     whole_gangs
-        Let laws tell a whole gang from one that has lost a few; logs of before 0.4.0 did not.
+        Let laws tell a whole gang from one that has lost a few; logs of before 0.3.0 did not.
     priors
         Laws from elsewhere, which the market's own are drawn towards.
     """
