@@ -89,5 +89,5 @@ def _exchange(
             if _fits(takes, after, chosen[owner[other]], other):
                 best, most = other, gain[other]
         if best != _NONE:
-            return row, best
+            return int(row), best
     return _NONE, _NONE

@@ -7,10 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spotline.domain.crowd.exchanges import MOST_EXCHANGES, improve
+from spotline.domain.kernels import IntArray
 from tests.depth import examples
 
 
-def exchange(takes, values, owner, left, chosen):
+def exchange(
+    takes: IntArray, values: IntArray, owner: IntArray, left: IntArray, chosen: IntArray
+) -> tuple[int, ...]:
     now = chosen[owner]
     gain, more = values - values[now], takes - takes[now]
     wanted = np.flatnonzero(gain > 0)
@@ -18,11 +21,18 @@ def exchange(takes, values, owner, left, chosen):
         together = (more + more[row] <= left).all(axis=1) & (owner != owner[row])
         together &= gain + gain[row] > 0
         if together.any():
-            return row, np.argmax(np.where(together, gain, np.iinfo(np.int64).min))
+            return int(row), int(np.argmax(np.where(together, gain, np.iinfo(np.int64).min)))
     return ()
 
 
-def improved(takes, values, owner, limits, chosen, rounds):
+def improved(
+    takes: IntArray,
+    values: IntArray,
+    owner: IntArray,
+    limits: IntArray,
+    chosen: IntArray,
+    rounds: int,
+) -> IntArray:
     chosen = chosen.copy()
     for _ in range(rounds):
         left = limits - takes[chosen].sum(axis=0)
@@ -30,7 +40,7 @@ def improved(takes, values, owner, limits, chosen, rounds):
         gain = values - values[now]
         fits = (takes - takes[now] <= left).all(axis=1) & (gain > 0)
         if fits.any():
-            pair = (np.argmax(np.where(fits, gain, 0)),)
+            pair: tuple[int, ...] = (int(np.argmax(np.where(fits, gain, 0))),)
         else:
             pair = exchange(takes, values, owner, left, chosen)
         if not pair:
