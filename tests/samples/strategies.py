@@ -60,6 +60,7 @@ from spotline.domain.market.offering import (
     MOST_PRICE_MICRO_USD,
     BillingRules,
     Count,
+    Disks,
     Offering,
     Quote,
     Reservation,
@@ -188,6 +189,7 @@ def _constrained():
                 **dict.fromkeys(("provider", "region", "zone", "instance_type"), NAME),
             )
         ),
+        Disks: st.builds(Disks, gb=st.integers(1, 9), micro_usd_per_gb_month=st.integers(1, 10**9)),
         BillingRules: st.builds(BillingRules, least_s=NATURAL, free_if_taken_within_s=NATURAL),
         Reservation: st.builds(
             Reservation, instances=POSITIVE, ends_ns=NATURAL, sunk_price_micro_usd=NATURAL

@@ -26,7 +26,7 @@ from spotline.adapters.whole_file import replacing
 from spotline.contracts.errors import ContractError
 from spotline.domain.market.market import Market
 from spotline.domain.market.notice import guaranteed_notice_s
-from spotline.domain.market.offering import BillingRules, Offering, Reservation
+from spotline.domain.market.offering import BillingRules, Disks, Offering, Reservation
 
 FORMAT_VERSION = 1
 METADATA_KEY = "spotline.market"
@@ -55,10 +55,11 @@ _EXPECTED = {
 MOST_ROWS = 10_000_000
 _ROWS_PER_GROUP = 1 << 16
 # Fields of an offering that older files do not have.
-_MAY_BE_LEFT_OUT = ("notice_lead_s", "reservation", "billing")
-_NESTED: Mapping[str, type[Reservation] | type[BillingRules]] = {
+_MAY_BE_LEFT_OUT = ("notice_lead_s", "reservation", "billing", "disks")
+_NESTED: Mapping[str, type[Reservation] | type[BillingRules] | type[Disks]] = {
     "reservation": Reservation,
     "billing": BillingRules,
+    "disks": Disks,
 }
 _KIND_NAMES = {int: "a whole number", str: "text"}
 _INTEGERS = ("gpus_per_instance", "notice_lead_s")
@@ -242,7 +243,7 @@ def _offerings(header: Any, path: Path) -> list[Offering]:
     return offerings
 
 
-def _nested(kind: type[Reservation | BillingRules], entry: Any, where: str) -> Any:
+def _nested(kind: type[Reservation | BillingRules | Disks], entry: Any, where: str) -> Any:
     values = {f.name: field(entry, f.name, where) for f in fields(kind)}
     for name, value in values.items():
         _check_kind(value, int, f"{where}, field {name}")

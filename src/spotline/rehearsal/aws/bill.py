@@ -4,6 +4,7 @@ Per second from `running` to `shutting-down`, at least 60 s; spot at the price i
 on demand at the list price; a spot instance that EC2 takes within its first hour costs nothing.
 https://aws.amazon.com/ec2/pricing/on-demand/ (seconds, minimum),
 https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/billing-for-interrupted-spot-instances.html
+Volumes stand beside: `disk_bill`.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from spotline.domain.units import NS_PER_S, S_PER_HOUR
+from spotline.rehearsal.aws.disk_bill import volume_id, volume_micro_usd
 from spotline.rehearsal.aws.opening import LOG, made, places_of
 from spotline.rehearsal.aws.places import SPOT, Places
 from spotline.rehearsal.aws.state_log import BrokenLog, records_of
@@ -25,7 +27,10 @@ _TAKEN = "Server.SpotInstanceTermination"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """What an instance costs. `open`: it runs on, and this is its cost so far."""
+    """What an instance costs, and what its volume does. `open`: it runs on, and this is so far.
+
+    One that never ran has a line for its volume alone: `running_ns` is when it was launched.
+    """
 
     instance_id: str
     account_id: str
@@ -41,6 +46,13 @@ class Line:
     micro_usd: int
     taken: bool
     open: bool
+    volume_id: str = ""
+    disk_micro_usd: int = 0
+
+    @property
+    def total_micro_usd(self) -> int:
+        """The instance with its disks."""
+        return self.micro_usd + self.disk_micro_usd
 
 
 @dataclass(slots=True, kw_only=True)
@@ -71,13 +83,20 @@ def bill_of(state: Path, until_ns: int | None = None) -> list[Line]:
 
 def lines(records: Iterable[Mapping[str, Any]], places: Places, until_ns: int) -> list[Line]:
     """The bill of records on prices."""
-    ran = (life for life in _lives(records).values() if life.running_ns is not None)
-    return [_line(life, places, until_ns) for life in ran]
+    lives = _lives(records).values()
+    return [_line(life, places, until_ns) for life in lives if _is_billed(life)]
 
 
 def total_micro_usd(bill: Iterable[Line]) -> int:
     """What our instances cost together, those of others in the account aside."""
-    return sum(line.micro_usd for line in bill if not line.foreign)
+    return sum(line.total_micro_usd for line in bill if not line.foreign)
+
+
+def _is_billed(life: _Life) -> bool:
+    """Whether it ran, or had a volume and is not pending still."""
+    return life.running_ns is not None or (
+        life.ended_ns is not None and bool(life.launched.get("disk_gb"))
+    )
 
 
 def _lives(records: Iterable[Mapping[str, Any]]) -> dict[str, _Life]:
@@ -102,12 +121,15 @@ def _lives(records: Iterable[Mapping[str, Any]]) -> dict[str, _Life]:
 
 
 def _line(life: _Life, places: Places, until_ns: int) -> Line:
-    entry, running_ns = life.launched, life.running_ns or 0
+    entry, ran = life.launched, life.running_ns is not None
+    running_ns = life.running_ns if life.running_ns is not None else entry["launched_ns"]
     ended_ns = max(running_ns, until_ns if life.ended_ns is None else life.ended_ns)
     held_s = (ended_ns - running_ns) // NS_PER_S
     taken = life.reason == _TAKEN
     is_free = taken and entry["lifecycle"] == SPOT and held_s < FREE_S
-    billed_s = 0 if is_free else max(MINIMUM_S, held_s)
+    billed_s = max(MINIMUM_S, held_s) if ran and not is_free else 0
+    disk_gb = entry.get("disk_gb", 0)
+    rate = places.places[entry["offering_id"]].disk_micro_usd_per_gb_month
     return Line(
         instance_id=entry["instance_id"],
         account_id=entry["account_id"],
@@ -123,6 +145,8 @@ def _line(life: _Life, places: Places, until_ns: int) -> Line:
         micro_usd=_micro_usd(places, entry, running_ns, billed_s),
         taken=taken,
         open=life.ended_ns is None,
+        volume_id=volume_id(entry["instance_id"]) if disk_gb else "",
+        disk_micro_usd=volume_micro_usd(disk_gb, rate, running_ns, ended_ns),
     )
 
 

@@ -124,6 +124,9 @@ def _offering(world: RehearsedWorld, place: SoldPlace) -> dict[str, Any]:
         "subnet_id": subnet_of(world, place).subnet_id,
         "placement_group": group,
     }
+    if place.disk_gb:
+        said["disk_gb"] = place.disk_gb
+        said["disk_usd_per_gb_month"] = place.disk_micro_usd_per_gb_month / MICRO_USD_PER_USD
     if place.reservation:
         said["capacity_reservation_id"] = place.reservation
         said["reserved_instances"] = place.reserved

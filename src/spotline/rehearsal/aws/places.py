@@ -23,7 +23,8 @@ SPOT, ON_DEMAND = "spot", "on-demand"
 class SoldPlace:
     """One offering of the file, as AWS would see it.
 
-    `reservation` is the id of the capacity reservation that it is, empty for what anybody may buy;
+    `disk_gb` are the disks of one instance, by the launch template that is used there, at so much a
+    gigabyte and month. `reservation` is the id of the capacity reservation that it is, empty for what anybody may buy;
     `reserved` how many that holds, at what an hour of each, until when (0: without end).
     """
 
@@ -34,6 +35,8 @@ class SoldPlace:
     instance_type: str
     gpu_model: str
     gpus: int
+    disk_gb: int = 0
+    disk_micro_usd_per_gb_month: int = 0
     reservation: str = ""
     reserved: int = 0
     reservation_ends_ns: int = 0
@@ -64,6 +67,10 @@ class Places:
                 instance_type=offering.instance_type,
                 gpu_model=offering.gpu_model,
                 gpus=offering.gpus_per_instance,
+                disk_gb=0 if offering.disks is None else offering.disks.gb,
+                disk_micro_usd_per_gb_month=(
+                    0 if offering.disks is None else offering.disks.micro_usd_per_gb_month
+                ),
                 reservation="" if held is None else "cr-" + hexadecimal(17, "reservation", name),
                 reserved=0 if held is None else held.instances,
                 reservation_ends_ns=0 if held is None else held.ends_ns,

@@ -33,6 +33,7 @@ from spotline.domain.ledger.billing_rules import (
     life_cost_micro_usd,
 )
 from spotline.domain.ledger.bills import BillSource, Settlement
+from spotline.domain.ledger.disk_bill import disk_cost_micro_usd
 from spotline.domain.market.offering import AWS_BILLING, CapacityType
 from spotline.domain.units import NS_PER_S
 
@@ -161,6 +162,8 @@ class AwsBiller:
             life = one.life
             changes = self._changes(one, spot)
             covered = bool(changes) and changes[0].from_s <= life.begin_s
+            # Its disks were there, whatever it costs itself.
+            disks = disk_cost_micro_usd(one.offering.disks, life)
             if (
                 is_paid_for(one.offering)
                 or one.instance_id in unbilled
@@ -176,7 +179,8 @@ class AwsBiller:
                 Settlement(
                     instance_id=one.instance_id,
                     source=BillSource.OWN_COUNT,
-                    micro_usd=cost,
+                    micro_usd=cost + disks,
+                    disk_micro_usd=disks,
                     ts_ns=life.end_s * NS_PER_S,
                 )
             )
@@ -230,7 +234,7 @@ class AwsBiller:
 
 
 def is_paid_for(offering: AwsOffering) -> bool:
-    """Whether it is a commitment: what is used of it costs nothing more, its sunk cost is apart."""
+    """Whether it is a commitment: what is used of it costs nothing more but its disks."""
     return offering.reservation is not None
 
 

@@ -105,6 +105,8 @@ class _OfferingsPart(Part):
     reserved_instances: Whole | None = None
     reserved_until: TimeNs | None = None
     reserved_usd_per_hour: Usd | None = None
+    disk_gb: Whole | None = None
+    disk_usd_per_gb_month: Usd | None = None
 
 
 class _ClockPart(Part):
@@ -198,6 +200,8 @@ def _expanded(entry: _OfferingsPart) -> Iterator[AwsOffering]:
                 reserved_instances=entry.reserved_instances or 0,
                 reserved_until_ns=entry.reserved_until or 0,
                 reserved_usd_per_hour=entry.reserved_usd_per_hour or 0.0,
+                disk_gb=entry.disk_gb or 0,
+                disk_usd_per_gb_month=entry.disk_usd_per_gb_month or 0.0,
             )
 
 
@@ -290,6 +294,7 @@ def _of_entry(field: str, entry: _OfferingsPart, part: _AwsPart) -> Iterator[Mis
             found=f"{len(zones) * len(types)} offerings",
         )
     yield from _of_commitment(field, entry)
+    yield from _of_disks(field, entry)
     yield from _of_gpus(field, entry, types)
 
 
@@ -308,6 +313,16 @@ def _of_commitment(field: str, entry: _OfferingsPart) -> Iterator[Mistake]:
             expected=f"how many instances are reserved, beside {named[0]}",
             found="nothing",
         )
+
+
+def _of_disks(field: str, entry: _OfferingsPart) -> Iterator[Mistake]:
+    pair = ("disk_gb", "disk_usd_per_gb_month")
+    stated = [name for name in pair if getattr(entry, name)]
+    for name in pair if len(stated) == 1 else ():
+        if name not in stated:
+            yield Mistake(
+                field=f"{field}.{name}", expected=f"it beside {stated[0]}", found="nothing"
+            )
 
 
 def _of_zones(field: str, entry: _OfferingsPart, zones: tuple[str, ...]) -> Iterator[Mistake]:

@@ -9,7 +9,7 @@ from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from spotline.domain.market.market_clock import WALL_TIME, MarketClock
-from spotline.domain.market.offering import Reservation
+from spotline.domain.market.offering import Disks, Reservation
 from spotline.domain.modes import Mode
 from spotline.domain.units import micro_usd_from_usd
 
@@ -98,6 +98,9 @@ class AwsOffering:
     reserved_instances, reserved_until_ns, reserved_usd_per_hour
         Of that commitment: how many instances, until when (ns since the epoch, 0: it does not end),
         and what each costs an hour whether it is used or not.
+    disk_gb, disk_usd_per_gb_month
+        Size of the disks that the launch template gives one instance, and what a gigabyte of them
+        costs a month; 0: none that count.
     """
 
     account: str
@@ -115,6 +118,8 @@ class AwsOffering:
     reserved_instances: int = 0
     reserved_until_ns: int = 0
     reserved_usd_per_hour: float = 0.0
+    disk_gb: int = 0
+    disk_usd_per_gb_month: float = 0.0
 
     def __post_init__(self) -> None:
         for name in ("account", "region", "zone", "instance_type", "launch_template_id"):
@@ -135,6 +140,20 @@ class AwsOffering:
                 f"offerings[{self.offering_id}].reserved_instances needs a "
                 "capacity_reservation_id, and there is none"
             )
+
+        if bool(self.disk_gb) is not bool(self.disk_usd_per_gb_month):
+            raise ValueError(
+                f"offerings[{self.offering_id}].disk_gb and disk_usd_per_gb_month must be stated "
+                "together"
+            )
+
+    @property
+    def disks(self) -> Disks | None:
+        """The disks of one instance, beside it in bills and prices; None: none are stated."""
+        if not self.disk_gb:
+            return None
+        price = micro_usd_from_usd(self.disk_usd_per_gb_month)
+        return Disks(gb=self.disk_gb, micro_usd_per_gb_month=price)
 
     @property
     def reservation(self) -> Reservation | None:
