@@ -14,6 +14,7 @@ from spotline.domain.events.capacity import CapacityReported
 from spotline.domain.events.knowledge import ThroughputReestimated
 from spotline.domain.events.lifecycle import JobAdmitted, JobClosed, JobOutcome
 from spotline.domain.jobs.job import Throughput
+from spotline.domain.market.offering import Disks
 from spotline.replay.divergence import SAME
 from spotline.replay.handlers import handlers_of
 from spotline.replay.parts import answer_in_process
@@ -188,3 +189,43 @@ def test_a_job_that_leaves_is_planned_with_the_notice_of_its_next_home():
 
     assert len({task.offering_id for task in tasks}) == 2
     assert [task.notice_lead_s for task in tasks] == [leads[task.offering_id] for task in tasks]
+
+
+DISKS = Disks(gb=730, micro_usd_per_gb_month=1_000_000)
+
+
+def test_a_reservation_is_used_whole_at_the_price_of_its_disks_and_the_log_verifies(tmp_path):
+    with_disks = replace(
+        MARKET, offerings=tuple(replace(one, disks=DISKS) for one in MARKET.offerings)
+    )
+    market = with_one(with_disks, instances=4)
+    jobs = [asked("a", arrives=1, hours=8, slots=20)]
+
+    entries = entries_of_run(market, jobs)
+
+    events = [event_of(entry) for entry in entries]
+    (home,) = homes_of(events).values()
+    assert home.endswith("/reserved/block")
+    held = held_of(events, home)
+    assert max(held.values()) == 4
+    # Half-hour slots at a dollar an hour for the disks of each instance.
+    (closed,) = [event for event in events if isinstance(event, JobClosed)]
+    assert closed.cost_micro_usd == sum(held.values()) * 500_000
+    manifest = replace(manifest_of(SETTINGS), environment=environment())
+    assert verify(manifest, entries).exit_code == SAME
+
+
+def test_disks_change_no_choice_where_all_offerings_have_the_same():
+    def held(market):
+        events = events_of_run(with_one(market, instances=2), jobs)
+        return [
+            (event.job_id, event.slot, event.lots)
+            for event in events
+            if isinstance(event, AllocationDecided)
+        ]
+
+    jobs = [asked("a", arrives=1, hours=8, slots=20), asked("b", arrives=2, hours=4, slots=12)]
+    small = Disks(gb=1, micro_usd_per_gb_month=730)
+    offerings = tuple(replace(one, disks=small) for one in MARKET.offerings)
+
+    assert held(replace(MARKET, offerings=offerings)) == held(MARKET)

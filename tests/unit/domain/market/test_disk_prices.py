@@ -93,4 +93,6 @@ def test_a_market_is_priced_as_its_slots_are(gb, price):
 
 def test_a_market_without_disks_is_the_same_one():
     assert priced_with_disks(MARKET) is MARKET
-    assert np.array_equal(priced_with_disks(MARKET).spot_price_micro_usd, MARKET.spot_price_micro_usd)
+    assert np.array_equal(
+        priced_with_disks(MARKET).spot_price_micro_usd, MARKET.spot_price_micro_usd
+    )

@@ -14,7 +14,7 @@ ADDRESSES = 4091
 IMAGE_ID = "ami-" + hexadecimal(17, "image")
 """What all instances boot from."""
 
-ROOT_DEVICE = "/dev/xvda"
+ROOT_DEVICE = "/dev/sda1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

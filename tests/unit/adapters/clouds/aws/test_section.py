@@ -22,7 +22,7 @@ from spotline.adapters.clouds.aws.settings import (
 )
 from spotline.adapters.files.mistake import BadFile, SecretText
 from spotline.domain.market.market_clock import MarketClock
-from spotline.domain.market.offering import Reservation
+from spotline.domain.market.offering import Disks, Reservation
 from spotline.domain.modes import Mode
 
 GOOD = """
@@ -104,6 +104,17 @@ def test_a_commitment_is_an_offering_of_its_own_beside_what_is_bought_there() ->
     assert offering.reservation == Reservation(
         instances=4, ends_ns=365 * 86_400 * 10**9, sunk_price_micro_usd=1_500_000
     )
+
+
+def test_disks_are_of_each_offering_of_an_entry() -> None:
+    def add(read: dict[str, Any]) -> None:
+        for entry in read["offerings"]:
+            entry.update(disk_gb=200, disk_usd_per_gb_month=0.08)
+
+    offerings = read_section(section(add)).offerings
+
+    assert {each.disks for each in offerings} == {Disks(gb=200, micro_usd_per_gb_month=80_000)}
+    assert {each.disks for each in read_section(section(lambda read: None)).offerings} == {None}
 
 
 def test_everything_that_can_be_set_has_its_key() -> None:
@@ -237,6 +248,10 @@ def put(**fields: Any) -> Any:
             ),
             "offerings[0].reserved_instances: expected how many instances are reserved, beside "
             "reserved_usd_per_hour, found nothing",
+        ),
+        (
+            set_entry(disk_gb=200),
+            "offerings[0].disk_usd_per_gb_month: expected it beside disk_gb, found nothing",
         ),
         (put(queue_wait_s=21), "queue_wait_s: expected a number <= 20, found 21"),
         (
