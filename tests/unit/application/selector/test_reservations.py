@@ -194,7 +194,7 @@ def test_a_job_that_leaves_is_planned_with_the_notice_of_its_next_home():
 DISKS = Disks(gb=730, micro_usd_per_gb_month=1_000_000)
 
 
-def test_a_reservation_is_used_whole_at_the_price_of_its_disks_and_the_log_verifies(tmp_path):
+def test_a_reservation_is_used_whole_at_the_price_of_its_disks_and_the_log_verifies():
     with_disks = replace(
         MARKET, offerings=tuple(replace(one, disks=DISKS) for one in MARKET.offerings)
     )
@@ -211,8 +211,8 @@ def test_a_reservation_is_used_whole_at_the_price_of_its_disks_and_the_log_verif
     # Half-hour slots at a dollar an hour for the disks of each instance.
     (closed,) = [event for event in events if isinstance(event, JobClosed)]
     assert closed.cost_micro_usd == sum(held.values()) * 500_000
-    manifest = replace(manifest_of(SETTINGS), environment=environment())
-    assert verify(manifest, entries).exit_code == SAME
+    manifest = replace(manifest_of(entries), settings=SETTINGS)
+    assert verify(entries, handlers_of(SETTINGS), manifest, here=environment()).exit_code == SAME
 
 
 def test_disks_change_no_choice_where_all_offerings_have_the_same():
