@@ -284,22 +284,30 @@ class Reservation(_message.Message):
     INSTANCES_FIELD_NUMBER: _builtins.int
     ENDS_NS_FIELD_NUMBER: _builtins.int
     SUNK_PRICE_MICRO_USD_FIELD_NUMBER: _builtins.int
+    PLAN_FIELD_NUMBER: _builtins.int
+    PLAN_MICRO_USD_PER_HOUR_FIELD_NUMBER: _builtins.int
     instances: _builtins.int
     """Instances that are certain to be had, >= 1."""
     ends_ns: _builtins.int
     """Nothing is to be had from then on, ns since the epoch; 0: it does not end."""
     sunk_price_micro_usd: _builtins.int
     """What each instance costs whether it is used or not, micro-USD per instance-hour."""
+    plan: _builtins.str
+    """Name of a savings plan, whose money its offerings share; empty for capacity of its own."""
+    plan_micro_usd_per_hour: _builtins.int
+    """What the plan costs an hour, used or not, micro-USD; 0 without one."""
     def __init__(
         self,
         *,
         instances: _builtins.int = ...,
         ends_ns: _builtins.int = ...,
         sunk_price_micro_usd: _builtins.int = ...,
+        plan: _builtins.str = ...,
+        plan_micro_usd_per_hour: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["ends_ns", b"ends_ns", "instances", b"instances", "sunk_price_micro_usd", b"sunk_price_micro_usd"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ends_ns", b"ends_ns", "instances", b"instances", "plan", b"plan", "plan_micro_usd_per_hour", b"plan_micro_usd_per_hour", "sunk_price_micro_usd", b"sunk_price_micro_usd"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -42,11 +42,17 @@ class Reservation:
 
     `instances` are certain to be had until `ends_ns` (0: it does not end). Each costs
     `sunk_price_micro_usd` per instance-hour, used or not: to use one costs nothing more.
+
+    A savings plan, by its name in `plan`, is money that several offerings share: so many instances fit
+    at the plan's own price, `sunk_price_micro_usd`, where nothing else uses it. What is paid is
+    `plan_micro_usd_per_hour`, used or not. It promises prices, no capacity.
     """
 
     instances: int
     ends_ns: int = 0
     sunk_price_micro_usd: int = 0
+    plan: str = ""
+    plan_micro_usd_per_hour: int = 0
 
     def __post_init__(self) -> None:
         if self.instances < 1:
@@ -54,6 +60,14 @@ class Reservation:
         for name in ("ends_ns", "sunk_price_micro_usd"):
             if getattr(self, name) < 0:
                 raise ValueError(f"reservation.{name} must be >= 0, was {getattr(self, name)}")
+        most = self.instances * self.sunk_price_micro_usd
+        if self.plan and not 0 < most <= self.plan_micro_usd_per_hour:
+            raise ValueError(
+                f"reservation.plan_micro_usd_per_hour must pay for all instances ({most}), "
+                f"was {self.plan_micro_usd_per_hour}"
+            )
+        if self.plan_micro_usd_per_hour and not self.plan:
+            raise ValueError("reservation.plan must name the plan whose money is stated, was empty")
 
     def instances_until(self, until_ns: int) -> int:
         """Instances that are certain to be there until then: all or none."""

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from spotline.domain.market.market import UNKNOWN, Market
 from spotline.domain.units import NS_PER_S, S_PER_HOUR
 from spotline.rehearsal.aws.drawn import hexadecimal
+from spotline.rehearsal.aws.plans import SoldPlan
 from spotline.rehearsal.aws.weather import Weather
 
 IntArray = npt.NDArray[np.int64]
@@ -56,9 +57,23 @@ class Places:
         self._counts: dict[tuple[str, str], IntArray] = {}
         # Slots that open with another spot count than the one before.
         self._changes: dict[str, IntArray] = {}
+        plans: dict[str, SoldPlan] = {}
         for column, offering in enumerate(self.market.offerings):
             held = offering.reservation
             name = offering.offering_id
+            if held is not None and held.plan:
+                # It is no place: what is launched there is on demand, at a price of its own.
+                plan = plans.setdefault(
+                    held.plan,
+                    SoldPlan(
+                        plan_id=held.plan,
+                        micro_usd_per_hour=held.plan_micro_usd_per_hour,
+                        ends_ns=held.ends_ns,
+                    ),
+                )
+                where = account_ids[offering.account], offering.region, offering.instance_type
+                plan.prices[where] = held.sunk_price_micro_usd
+                continue
             self.places[name] = SoldPlace(
                 offering_id=name,
                 account_id=account_ids[offering.account],
@@ -81,6 +96,7 @@ class Places:
             self._counts[name, SPOT] = spot
             self._changes[name] = np.flatnonzero(np.diff(spot)) + 1
             self._counts[name, ON_DEMAND] = _on_demand_counts(self.market, column, weather, seed)
+        self.plans = tuple(plans.values())
 
     @property
     def start_ns(self) -> int:

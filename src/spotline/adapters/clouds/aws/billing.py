@@ -8,7 +8,7 @@ export outweighs it.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Protocol
 
@@ -26,6 +26,7 @@ from spotline.adapters.clouds.aws.settings import AwsOffering, AwsSettings
 from spotline.application.cloud_actuator.ports import BilledInstance, CloudClock
 from spotline.contracts.errors import ContractError, ProviderUnavailable
 from spotline.domain.ledger.billing_rules import (
+    BILLED_BY_THE_SECOND,
     BilledLife,
     PriceChange,
     billed_until_s,
@@ -164,7 +165,10 @@ class AwsBiller:
             covered = bool(changes) and changes[0].from_s <= life.begin_s
             # Its disks were there, whatever it costs itself.
             disks = disk_cost_micro_usd(one.offering.disks, life)
-            if (
+            beyond = _beyond_plan(one)
+            if beyond is not None and changes:
+                cost = life_cost_micro_usd(BILLED_BY_THE_SECOND, beyond, changes)
+            elif (
                 is_paid_for(one.offering)
                 or one.instance_id in unbilled
                 or is_free(AWS_BILLING, life)
@@ -231,6 +235,14 @@ class AwsBiller:
         answer = await self._api.call(*where, "ec2", "DescribeAvailabilityZones")
         zones = answer.get("AvailabilityZones", ())
         return {str(zone["ZoneName"]): str(zone["ZoneId"]) for zone in zones}
+
+
+def _beyond_plan(one: _Ended) -> BilledLife | None:
+    """The part of a life that a savings plan no longer paid for; None where it paid for all."""
+    plan = one.offering.savings_plan
+    if plan is None or not plan.until_ns or one.life.end_s <= plan.until_ns // NS_PER_S:
+        return None
+    return replace(one.life, begin_s=max(one.life.begin_s, plan.until_ns // NS_PER_S))
 
 
 def is_paid_for(offering: AwsOffering) -> bool:

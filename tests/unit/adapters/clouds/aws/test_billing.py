@@ -7,7 +7,12 @@ import pytest
 
 from spotline.adapters.clouds.aws.billing import AwsBiller
 from spotline.adapters.clouds.aws.feeds.on_demand import PriceInForce
-from spotline.adapters.clouds.aws.settings import AwsAccount, AwsOffering, AwsSettings
+from spotline.adapters.clouds.aws.settings import (
+    AwsAccount,
+    AwsOffering,
+    AwsSavingsPlan,
+    AwsSettings,
+)
 from spotline.application.cloud_actuator.ports import BilledInstance
 from spotline.contracts.errors import ProviderUnavailable
 from spotline.domain.ledger.billing_rules import BilledLife
@@ -158,6 +163,27 @@ def test_what_is_used_of_a_commitment_costs_nothing_more():
     aws = ScriptedBills([row("i-1", 5000, spot=False)])
 
     assert costs(aws, "i-1", sold=block) == {"i-1": 0}
+
+
+@pytest.mark.parametrize(
+    ("ends_s", "expected"),
+    [
+        (0, 0),
+        (5000, 0),
+        (4000, cost_micro_usd(3_000_000, 1, 1000)),
+        (-10, cost_micro_usd(3_000_000, 1, 5000)),
+    ],
+)
+def test_a_savings_plan_pays_until_it_ends(ends_s, expected):
+    plan = AwsSavingsPlan(
+        plan_id="sp",
+        usd_per_hour=5,
+        usd_per_instance_hour={"g5.xlarge": 2},
+        until_ns=(BEGIN_S + ends_s) * NS_PER_S if ends_s else 0,
+    )
+    aws = ScriptedBills([row("i-1", 5000, spot=False)])
+
+    assert costs(aws, "i-1", sold=offering(savings_plan=plan)) == {"i-1": expected}
 
 
 DISKS = {"disk_gb": 7300, "disk_usd_per_gb_month": 0.08}
