@@ -173,7 +173,7 @@ class _Patient:
             self._figures.answered[message["status"]] += 1
             headers = MutableHeaders(scope=message)
             for name, value in _SECURITY:
-                headers[name] = value
+                headers.setdefault(name, value)
         try:
             async with asyncio.timeout(self._most_s):
                 await self._send(message)

@@ -1,0 +1,155 @@
+"""The pages over HTTP: each is made from the book at the place that is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from http import HTTPStatus
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from spotline.adapters.page.asked import PageAsked, whole_number
+from spotline.adapters.page.desk import PageDesk
+from spotline.adapters.page.rendering import rendered
+from spotline.adapters.page.shell import Destination, Shell
+from spotline.application.page.book import PageBook
+from spotline.application.page.state import PageState
+from spotline.application.read_model.ports import ViewRefused
+from spotline.contracts.access import Caller
+
+CONTENT_SECURITY_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+
+Model = Mapping[str, Any]
+"""What a template is given, by name."""
+
+Build = Callable[[PageState, PageAsked, Model], Model]
+"""Makes a page of a state; pure. Its last argument is what `Gather` found."""
+
+Gather = Callable[[PageAsked], Awaitable[Model]]
+"""Asks others for what is not in the book, before the page is made."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """One page: where it is, what makes it, and what it is called in the navigation.
+
+    `name` is empty for pages that are not in the navigation; `under` is the path of the one they
+    belong to. `whole` pages show all tenants' together: a caller of one tenant may not see them.
+    """
+
+    path: str
+    template: str
+    build: Build
+    name: str = ""
+    under: str = ""
+    whole: bool = False
+    gather: Gather | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frame:
+    """What all pages of a server have in common."""
+
+    source: str
+    recorded: bool = False
+    whose: Callable[[Request], Awaitable[Caller | None]] = field(default=lambda request: _nobody())
+    csrf: Callable[[Request], str] = field(default=lambda request: "")
+
+
+async def _nobody() -> Caller | None:
+    return None
+
+
+class Pages:
+    """Answers requests for pages."""
+
+    def __init__(self, desk: PageDesk, pages: Sequence[Page], frame: Frame) -> None:
+        self._desk = desk
+        self._pages = tuple(pages)
+        self._frame = frame
+
+    def routes(self) -> list[BaseRoute]:
+        """A route for each page, and what they load."""
+        routes: list[BaseRoute] = [
+            Route(page.path, self._answering(page), methods=["GET"]) for page in self._pages
+        ]
+        files = StaticFiles(packages=[("spotline.adapters.page", "static")])
+        return [*routes, Mount("/static", files)]
+
+    def _answering(self, page: Page) -> Callable[[Request], Awaitable[Response]]:
+        async def answer(request: Request) -> Response:
+            try:
+                caller = await self._frame.whose(request)
+                query = dict(request.query_params)
+                asked = PageAsked(
+                    path=request.url.path,
+                    params=request.path_params,
+                    query=query,
+                    caller=caller,
+                    at=whole_number("at", query.get("at")),
+                )
+                found = {} if page.gather is None else await page.gather(asked)
+                shell = self._shell(page, asked, request)
+                text = await self._desk.ask(lambda book: _made(page, asked, found, shell, book))
+                return html(text)
+            except ViewRefused as refused:
+                return self.refusal(request, refused)
+
+        return answer
+
+    def refusal(self, request: Request, refused: ViewRefused) -> Response:
+        """A page that says why there is none."""
+        from spotline.adapters.web.problems import status_of
+
+        shell = Shell(path=request.url.path, source=self._frame.source)
+        status = status_of(refused)
+        text = rendered("refused.html", shell=shell, status=status, refused=refused)
+        return html(text, status)
+
+    def _shell(self, page: Page, asked: PageAsked, request: Request) -> Shell:
+        here = page.under or page.path
+        caller = asked.caller
+        return Shell(
+            path=asked.path,
+            query=asked.query,
+            destinations=tuple(
+                Destination(name=other.name, path=other.path, current=other.path == here)
+                for other in self._pages
+                if other.name and not (other.whole and asked.tenant)
+            ),
+            subject="" if caller is None else caller.subject,
+            role="" if caller is None else caller.role.value,
+            tenant=asked.tenant,
+            csrf=self._frame.csrf(request),
+            source=self._frame.source,
+            recorded=self._frame.recorded,
+            at=asked.at,
+        )
+
+
+def html(text: str, status: HTTPStatus = HTTPStatus.OK) -> HTMLResponse:
+    """A page, with what browsers are told of it."""
+    return HTMLResponse(
+        text, status_code=status, headers={"Content-Security-Policy": CONTENT_SECURITY_POLICY}
+    )
+
+
+def _made(page: Page, asked: PageAsked, found: Model, shell: Shell, book: PageBook) -> str:
+    """A page from the book, in its thread."""
+    state = book.at(asked.at)
+    placed = replace(
+        shell,
+        clock=state.clock(),
+        seq=state.seq,
+        first_slot=book.first_slot,
+        last_slot=book.last_slot,
+        left_out=len(state.left_out),
+    )
+    return rendered(page.template, shell=placed, state=state, **page.build(state, asked, found))
