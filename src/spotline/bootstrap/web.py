@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+import json
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from starlette.applications import Starlette
 
@@ -14,7 +16,9 @@ from spotline.adapters.page.desk import PageDesk
 from spotline.adapters.page.pages import PAGES
 from spotline.adapters.web.guarding import Guard, WebLimits
 from spotline.adapters.web.serving import WebServer
+from spotline.application.page.about import About, Stated
 from spotline.application.page.applied import Applied, applied
+from spotline.replay.handlers import selector_options
 from spotline.replay.recorded import readable_events
 
 
@@ -31,7 +35,8 @@ async def serve_recorded(log: Path, *, address: str, told: Callable[[str], None]
     desk = PageDesk()
     try:
         await asyncio.to_thread(desk.read, _applied(log))
-        frame = Frame(source=f"recorded log {log}", recorded=True)
+        about = about_log(log)
+        frame = Frame(source=f"recorded log {log}", recorded=True, about=lambda: about)
         app = Starlette(routes=Pages(desk, PAGES, frame).routes())
         server = WebServer(Guard(app, WebLimits()), address=address)
         told(await server.start())
@@ -46,3 +51,49 @@ async def serve_recorded(log: Path, *, address: str, told: Callable[[str], None]
 def _applied(log: Path) -> Iterator[Applied]:
     for recorded in readable_events(EventLogReader(log)):
         yield applied(recorded.event, recorded.envelope, recorded.seq, wall_ns=recorded.stored_ns)
+
+
+def about_log(log: Path) -> About:
+    """What a log's manifest says of its run.
+
+    Raises
+    ------
+    UnreadableLog
+        There is none, or it cannot be read.
+    ContractError
+        It states settings that are none.
+    """
+    manifest = EventLogReader(log).manifest
+    recorded = manifest.environment
+    return About(
+        selector=selector_options(manifest.settings),
+        versions=(
+            Stated(name="run", value=manifest.run_id),
+            Stated(name="stream", value=manifest.stream),
+            Stated(name="recording", value=manifest.status.value),
+            Stated(name="entries", value=f"{manifest.first_seq:,} to {manifest.last_seq:,}"),
+            Stated(name="incarnation", value=str(manifest.incarnation)),
+            Stated(name="Spotline", value=recorded.spotline),
+            Stated(name="decision version", value=str(recorded.decision_version)),
+            Stated(name="Python", value=f"{recorded.python}, {recorded.platform}"),
+            *(
+                Stated(name=name, value=version)
+                for name, version in sorted(recorded.packages.items())
+            ),
+            *(
+                Stated(name=f"seed of {name}", value=str(seed))
+                for name, seed in sorted(manifest.seeds.items())
+            ),
+            Stated(name="settings sha256", value=manifest.settings_sha256),
+        ),
+        settings=tuple(_settings_of(manifest.settings)),
+    )
+
+
+def _settings_of(settings: Mapping[str, Any]) -> Iterator[Stated]:
+    """Every setting by its place, `service.name`, as JSON."""
+    for service, stated in sorted(settings.items()):
+        inside = stated if isinstance(stated, dict) else {"": stated}
+        for name, value in sorted(inside.items()):
+            text = value if isinstance(value, str) else json.dumps(value, sort_keys=True)
+            yield Stated(name=f"{service}.{name}".rstrip("."), value=text)
