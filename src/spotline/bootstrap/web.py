@@ -12,13 +12,19 @@ from starlette.applications import Starlette
 
 from spotline.adapters.eventlog.reader import EventLogReader
 from spotline.adapters.page.app import Frame, Pages
+from spotline.adapters.page.asked import PageAsked
 from spotline.adapters.page.desk import PageDesk
 from spotline.adapters.page.pages import PAGES
 from spotline.adapters.web.guarding import Guard, WebLimits
 from spotline.adapters.web.serving import WebServer
+from spotline.application.operations.fold import ParkedKey
 from spotline.application.page.about import About, Stated
 from spotline.application.page.applied import Applied, applied
+from spotline.contracts.batch import unpacked
+from spotline.contracts.codec import json_of
+from spotline.contracts.errors import ContractError
 from spotline.replay.handlers import selector_options
+from spotline.replay.parkings import recorded_parkings
 from spotline.replay.recorded import readable_events
 
 
@@ -36,7 +42,11 @@ async def serve_recorded(log: Path, *, address: str, told: Callable[[str], None]
     try:
         await asyncio.to_thread(desk.read, _applied(log))
         about = about_log(log)
-        frame = Frame(source=f"recorded log {log}", recorded=True, about=lambda: about)
+
+        async def told_of(asked: PageAsked) -> About:
+            return about
+
+        frame = Frame(source=f"recorded log {log}", recorded=True, about=told_of)
         app = Starlette(routes=Pages(desk, PAGES, frame).routes())
         server = WebServer(Guard(app, WebLimits()), address=address)
         told(await server.start())
@@ -63,7 +73,8 @@ def about_log(log: Path) -> About:
     ContractError
         It states settings that are none.
     """
-    manifest = EventLogReader(log).manifest
+    reader = EventLogReader(log)
+    manifest = reader.manifest
     recorded = manifest.environment
     return About(
         selector=selector_options(manifest.settings),
@@ -87,7 +98,32 @@ def about_log(log: Path) -> About:
             Stated(name="settings sha256", value=manifest.settings_sha256),
         ),
         settings=tuple(_settings_of(manifest.settings)),
+        parked_content=_parked_content(reader),
     )
+
+
+def _parked_content(reader: EventLogReader) -> dict[ParkedKey, str]:
+    """What each entry that was ever parked holds, as JSON; what cannot be told is left out."""
+    parked = recorded_parkings(reader)
+    wanted = {event_id: (service, event_id) for service, event_id in parked}
+    found: dict[ParkedKey, str] = {}
+    if not wanted:
+        return found
+    for entry in reader:
+        try:
+            inside = unpacked(entry)
+        except ContractError:
+            continue
+        for stored in inside:
+            try:
+                envelope = stored.envelope()
+            except ContractError:
+                continue
+            key = wanted.get(envelope.event_id)
+            content = None if key is None else json_of(envelope.kind, stored.payload)
+            if key is not None and content is not None:
+                found[key] = json.dumps(content, indent=1, sort_keys=True)
+    return found
 
 
 def _settings_of(settings: Mapping[str, Any]) -> Iterator[Stated]:

@@ -63,7 +63,11 @@ class Frame:
     recorded: bool = False
     whose: Callable[[Request], Awaitable[Caller | None]] = field(default=lambda request: _nobody())
     csrf: Callable[[Request], str] = field(default=lambda request: "")
-    about: Callable[[], About] = field(default=lambda: NOTHING_KNOWN)
+    about: Callable[[PageAsked], Awaitable[About]] = field(default=lambda asked: _unknown())
+
+
+async def _unknown() -> About:
+    return NOTHING_KNOWN
 
 
 async def _nobody() -> Caller | None:
@@ -99,7 +103,7 @@ class Pages:
                     at=whole_number("at", query.get("at")),
                 )
                 gathered = {} if page.gather is None else await page.gather(asked)
-                found = {"about": self._frame.about(), **gathered}
+                found = {"about": await self._frame.about(asked), **gathered}
                 shell = self._shell(page, asked, request)
                 text = await self._desk.ask(lambda book: _made(page, asked, found, shell, book))
                 return html(text)
