@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +15,22 @@ from spotline.adapters.eventlog.reader import EventLogReader
 from spotline.adapters.page.app import Frame, Pages
 from spotline.adapters.page.asked import PageAsked
 from spotline.adapters.page.desk import PageDesk
+from spotline.adapters.page.making.replay import replay_asked
 from spotline.adapters.page.pages import PAGES
 from spotline.adapters.web.guarding import Guard, WebLimits
 from spotline.adapters.web.serving import WebServer
 from spotline.application.operations.fold import ParkedKey
 from spotline.application.page.about import About, Stated
 from spotline.application.page.applied import Applied, applied
+from spotline.bootstrap.replaying import Replays
 from spotline.contracts.batch import unpacked
 from spotline.contracts.codec import json_of
 from spotline.contracts.errors import ContractError
 from spotline.replay.handlers import selector_options
 from spotline.replay.parkings import recorded_parkings
 from spotline.replay.recorded import readable_events
+
+REPLAY_PATH = "/replay"
 
 
 async def serve_recorded(log: Path, *, address: str, told: Callable[[str], None]) -> None:
@@ -38,13 +43,15 @@ async def serve_recorded(log: Path, *, address: str, told: Callable[[str], None]
     ContractError
         The log cannot be read.
     """
-    desk = PageDesk()
+    desk, replays = PageDesk(), Replays(log)
     try:
         await asyncio.to_thread(desk.read, _applied(log))
         about = about_log(log)
 
         async def told_of(asked: PageAsked) -> About:
-            return about
+            if asked.path != REPLAY_PATH:
+                return about
+            return replace(about, replay=replays.answer(replay_asked(asked)))
 
         frame = Frame(source=f"recorded log {log}", recorded=True, about=told_of)
         app = Starlette(routes=Pages(desk, PAGES, frame).routes())
@@ -55,6 +62,7 @@ async def serve_recorded(log: Path, *, address: str, told: Callable[[str], None]
         finally:
             await server.stop()
     finally:
+        replays.close()
         desk.close()
 
 

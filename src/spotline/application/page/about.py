@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from spotline.application.operations.fold import ParkedKey
 from spotline.application.operations.messages import SystemStatus
+from spotline.application.page.replaying import ReplayShown
 from spotline.application.selector.state import SelectorOptions
 from spotline.domain.jobs.outlook import JobOutlook
 
@@ -38,7 +39,8 @@ class About:
     `settings` are for people to read. `outlooks` are what is expected of open jobs now, by job,
     `system` is what services say of themselves, None where none runs. `parked_content` is what parked
     entries hold, as JSON, by service and event id. `audit` is the newest first, empty for callers
-    who may not see it.
+    who may not see it. `replay` is what was asked of a recorded log, None
+    of a running system.
     """
 
     selector: SelectorOptions | None = None
@@ -48,6 +50,7 @@ class About:
     system: SystemStatus | None = None
     parked_content: Mapping[ParkedKey, str] = field(default_factory=dict)
     audit: tuple[AuditLine, ...] = ()
+    replay: ReplayShown | None = None
 
 
 NOTHING_KNOWN = About()
