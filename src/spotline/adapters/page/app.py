@@ -16,7 +16,9 @@ from spotline.adapters.page.asked import PageAsked, whole_number
 from spotline.adapters.page.desk import PageDesk
 from spotline.adapters.page.rendering import rendered
 from spotline.adapters.page.shell import Destination, Shell
+from spotline.application.page.about import NOTHING_KNOWN, About
 from spotline.application.page.book import PageBook
+from spotline.application.page.now import rows_of, standing_of
 from spotline.application.page.state import PageState
 from spotline.application.read_model.ports import ViewRefused
 from spotline.contracts.access import Caller
@@ -55,12 +57,17 @@ class Page:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
-    """What all pages of a server have in common."""
+    """What all pages of a server have in common; `about` says what is known beside the log."""
 
     source: str
     recorded: bool = False
     whose: Callable[[Request], Awaitable[Caller | None]] = field(default=lambda request: _nobody())
     csrf: Callable[[Request], str] = field(default=lambda request: "")
+    about: Callable[[PageAsked], Awaitable[About]] = field(default=lambda asked: _unknown())
+
+
+async def _unknown() -> About:
+    return NOTHING_KNOWN
 
 
 async def _nobody() -> Caller | None:
@@ -95,7 +102,8 @@ class Pages:
                     caller=caller,
                     at=whole_number("at", query.get("at")),
                 )
-                found = {} if page.gather is None else await page.gather(asked)
+                gathered = {} if page.gather is None else await page.gather(asked)
+                found = {"about": await self._frame.about(asked), **gathered}
                 shell = self._shell(page, asked, request)
                 text = await self._desk.ask(lambda book: _made(page, asked, found, shell, book))
                 return html(text)
@@ -143,7 +151,8 @@ def html(text: str, status: HTTPStatus = HTTPStatus.OK) -> HTMLResponse:
 
 def _made(page: Page, asked: PageAsked, found: Model, shell: Shell, book: PageBook) -> str:
     """A page from the book, in its thread."""
-    state = book.at(asked.at)
+    state, about = book.at(asked.at), found["about"]
+    standing = standing_of(state, rows_of(state, about, asked.tenant), about, asked.tenant)
     placed = replace(
         shell,
         clock=state.clock(),
@@ -151,5 +160,8 @@ def _made(page: Page, asked: PageAsked, found: Model, shell: Shell, book: PageBo
         first_slot=book.first_slot,
         last_slot=book.last_slot,
         left_out=len(state.left_out),
+        alerts=standing.alerts,
+        spent_today_micro_usd=standing.spent_today_micro_usd,
+        cap_today_micro_usd=standing.cap_today_micro_usd,
     )
     return rendered(page.template, shell=placed, state=state, **page.build(state, asked, found))

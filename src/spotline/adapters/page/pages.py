@@ -6,5 +6,13 @@ from collections.abc import Sequence
 
 from spotline.adapters.page.app import Page
 from spotline.adapters.page.making.jobs import jobs_page
+from spotline.adapters.page.making.now import now_page
+from spotline.adapters.page.making.replay import replay_page
+from spotline.adapters.page.making.system import system_page
 
-PAGES: Sequence[Page] = (Page(path="/jobs", template="jobs.html", build=jobs_page, name="Jobs"),)
+PAGES: Sequence[Page] = (
+    Page(path="/", template="now.html", build=now_page, name="Now"),
+    Page(path="/jobs", template="jobs.html", build=jobs_page, name="Jobs"),
+    Page(path="/replay", template="replay.html", build=replay_page, name="Replay", whole=True),
+    Page(path="/system", template="system.html", build=system_page, name="System", whole=True),
+)

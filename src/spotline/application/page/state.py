@@ -15,6 +15,8 @@ from spotline.application.allocator.jobs_state import JobsState
 from spotline.application.market_view import ClockReading
 from spotline.application.page.applied import Applied
 from spotline.application.page.feed import FeedChapter
+from spotline.application.page.fleet import FleetChapter
+from spotline.application.page.log_tally import TallyChapter
 from spotline.domain.events.event import Event
 from spotline.domain.events.market import MarketOpened, SlotOpened
 from spotline.domain.units import NS_PER_S
@@ -49,6 +51,8 @@ class PageState:
 
     jobs: JobsState = field(default_factory=JobsState)
     feed: FeedChapter = field(default_factory=FeedChapter)
+    fleet: FleetChapter = field(default_factory=FleetChapter)
+    tally: TallyChapter = field(default_factory=TallyChapter)
     left_out: deque[LeftOut] = field(default_factory=lambda: deque(maxlen=_MOST_LEFT_OUT))
     seq: int = 0
     wall_ns: int = 0
@@ -101,7 +105,7 @@ class PageState:
                 )
 
     def _chapters(self) -> tuple[Chapter, ...]:
-        return (self.feed,)
+        return (self.feed, self.fleet, self.tally)
 
     def _market_ns(self, event: Event) -> int:
         """When an event happened: its own time, or that of its place in its slot."""
