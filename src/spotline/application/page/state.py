@@ -14,11 +14,13 @@ from typing import NamedTuple, Protocol
 from spotline.application.allocator.jobs_state import JobsState
 from spotline.application.market_view import ClockReading
 from spotline.application.page.applied import Applied
+from spotline.application.page.decisions import DecisionsChapter
 from spotline.application.page.feed import FeedChapter
+from spotline.application.page.holdings import HoldingsChapter
+from spotline.application.page.raw import RawChapter
 from spotline.domain.events.event import Event
 from spotline.domain.events.market import MarketOpened, SlotOpened
 from spotline.domain.units import NS_PER_S
-
 
 _MOST_LEFT_OUT = 100
 
@@ -50,6 +52,9 @@ class PageState:
 
     jobs: JobsState = field(default_factory=JobsState)
     feed: FeedChapter = field(default_factory=FeedChapter)
+    holdings: HoldingsChapter = field(default_factory=HoldingsChapter)
+    decisions: DecisionsChapter = field(default_factory=DecisionsChapter)
+    raw: RawChapter = field(default_factory=RawChapter)
     left_out: deque[LeftOut] = field(default_factory=lambda: deque(maxlen=_MOST_LEFT_OUT))
     seq: int = 0
     wall_ns: int = 0
@@ -97,10 +102,12 @@ class PageState:
             try:
                 chapter.fold(placed, self.jobs)
             except Exception as error:  # noqa: BLE001 - only looked at: told on the page itself
-                self.left_out.append(LeftOut(told.seq, told.kind, f"{type(error).__name__}: {error}"))
+                self.left_out.append(
+                    LeftOut(told.seq, told.kind, f"{type(error).__name__}: {error}")
+                )
 
     def _chapters(self) -> tuple[Chapter, ...]:
-        return (self.feed,)
+        return (self.feed, self.holdings, self.decisions, self.raw)
 
     def _market_ns(self, event: Event) -> int:
         """When an event happened: its own time, or that of its place in its slot."""
