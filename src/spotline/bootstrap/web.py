@@ -11,10 +11,12 @@ from starlette.applications import Starlette
 from spotline.adapters.eventlog.reader import EventLogReader
 from spotline.adapters.page.app import Frame, Pages
 from spotline.adapters.page.desk import PageDesk
-from spotline.adapters.page.pages import PAGES
+from spotline.adapters.page.pages import pages_with
+from spotline.adapters.page.sources import PageSources, Workbench
 from spotline.adapters.web.guarding import Guard, WebLimits
 from spotline.adapters.web.serving import WebServer
 from spotline.application.page.applied import Applied, applied
+from spotline.bootstrap.web_recorded import RecordedExplainer, RecordedOutlooks
 from spotline.replay.recorded import readable_events
 
 
@@ -28,11 +30,18 @@ async def serve_recorded(log: Path, *, address: str, told: Callable[[str], None]
     ContractError
         The log cannot be read.
     """
-    desk = PageDesk()
+    desk, bench = PageDesk(), Workbench()
     try:
         await asyncio.to_thread(desk.read, _applied(log))
+        sources = PageSources(
+            explainer=RecordedExplainer(log, bench),
+            outlooks=RecordedOutlooks(log, bench),
+            outlooks_wait=True,
+            desk=desk,
+            bench=bench,
+        )
         frame = Frame(source=f"recorded log {log}", recorded=True)
-        app = Starlette(routes=Pages(desk, PAGES, frame).routes())
+        app = Starlette(routes=Pages(desk, pages_with(sources), frame).routes())
         server = WebServer(Guard(app, WebLimits()), address=address)
         told(await server.start())
         try:
@@ -40,6 +49,7 @@ async def serve_recorded(log: Path, *, address: str, told: Callable[[str], None]
         finally:
             await server.stop()
     finally:
+        bench.close()
         desk.close()
 
 

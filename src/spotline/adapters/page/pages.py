@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from spotline.adapters.page.app import Page
+from spotline.adapters.page.making.job_pages import job_pages
 from spotline.adapters.page.making.jobs import jobs_page
+from spotline.adapters.page.sources import PageSources
 
-PAGES: Sequence[Page] = (
-    Page(path="/jobs", template="jobs.html", build=jobs_page, name="Jobs"),
-)
+PAGES: Sequence[Page] = (Page(path="/jobs", template="jobs.html", build=jobs_page, name="Jobs"),)
+
+
+def pages_with(sources: PageSources) -> Sequence[Page]:
+    """All pages: `PAGES`, and those that ask others for what is not in the book."""
+    return (*PAGES, *job_pages(sources))
