@@ -16,13 +16,15 @@ from spotline.adapters.page.app import Frame, Pages
 from spotline.adapters.page.asked import PageAsked
 from spotline.adapters.page.desk import PageDesk
 from spotline.adapters.page.making.replay import replay_asked
-from spotline.adapters.page.pages import PAGES
+from spotline.adapters.page.pages import pages_with
+from spotline.adapters.page.sources import PageSources, Workbench
 from spotline.adapters.web.guarding import Guard, WebLimits
 from spotline.adapters.web.serving import WebServer
 from spotline.application.operations.fold import ParkedKey
 from spotline.application.page.about import About, Stated
 from spotline.application.page.applied import Applied, applied
 from spotline.bootstrap.replaying import Replays
+from spotline.bootstrap.web_recorded import RecordedExplainer, RecordedOutlooks
 from spotline.contracts.batch import unpacked
 from spotline.contracts.codec import json_of
 from spotline.contracts.errors import ContractError
@@ -43,7 +45,7 @@ async def serve_recorded(log: Path, *, address: str, told: Callable[[str], None]
     ContractError
         The log cannot be read.
     """
-    desk, replays = PageDesk(), Replays(log)
+    desk, bench, replays = PageDesk(), Workbench(), Replays(log)
     try:
         await asyncio.to_thread(desk.read, _applied(log))
         about = about_log(log)
@@ -53,8 +55,15 @@ async def serve_recorded(log: Path, *, address: str, told: Callable[[str], None]
                 return about
             return replace(about, replay=replays.answer(replay_asked(asked)))
 
+        sources = PageSources(
+            explainer=RecordedExplainer(log, bench),
+            outlooks=RecordedOutlooks(log, bench),
+            outlooks_wait=True,
+            desk=desk,
+            bench=bench,
+        )
         frame = Frame(source=f"recorded log {log}", recorded=True, about=told_of)
-        app = Starlette(routes=Pages(desk, PAGES, frame).routes())
+        app = Starlette(routes=Pages(desk, pages_with(sources), frame).routes())
         server = WebServer(Guard(app, WebLimits()), address=address)
         told(await server.start())
         try:
@@ -63,6 +72,7 @@ async def serve_recorded(log: Path, *, address: str, told: Callable[[str], None]
             await server.stop()
     finally:
         replays.close()
+        bench.close()
         desk.close()
 
 

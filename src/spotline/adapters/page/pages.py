@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from spotline.adapters.page.app import Page
+from spotline.adapters.page.making.job_pages import job_pages
 from spotline.adapters.page.making.jobs import jobs_page
 from spotline.adapters.page.making.now import now_page
 from spotline.adapters.page.making.replay import replay_page
 from spotline.adapters.page.making.system import system_page
+from spotline.adapters.page.sources import PageSources
 
 PAGES: Sequence[Page] = (
     Page(path="/", template="now.html", build=now_page, name="Now"),
@@ -16,3 +18,8 @@ PAGES: Sequence[Page] = (
     Page(path="/replay", template="replay.html", build=replay_page, name="Replay", whole=True),
     Page(path="/system", template="system.html", build=system_page, name="System", whole=True),
 )
+
+
+def pages_with(sources: PageSources) -> Sequence[Page]:
+    """All pages: `PAGES`, and those that ask others for what is not in the book."""
+    return (*PAGES, *job_pages(sources))
