@@ -42,6 +42,8 @@ class Page:
 
     `name` is empty for pages that are not in the navigation; `under` is the path of the one they
     belong to. `whole` pages show all tenants' together: a caller of one tenant may not see them.
+    `download` is the name of the file that one is which is no page, a table of comma-separated
+    values.
     """
 
     path: str
@@ -51,6 +53,7 @@ class Page:
     under: str = ""
     whole: bool = False
     gather: Gather | None = None
+    download: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +101,7 @@ class Pages:
                 found = {} if page.gather is None else await page.gather(asked)
                 shell = self._shell(page, asked, request)
                 text = await self._desk.ask(lambda book: _made(page, asked, found, shell, book))
-                return html(text)
+                return _download(page.download, text) if page.download else html(text)
             except ViewRefused as refused:
                 return self.refusal(request, refused)
 
@@ -139,6 +142,15 @@ def html(text: str, status: HTTPStatus = HTTPStatus.OK) -> HTMLResponse:
     return HTMLResponse(
         text, status_code=status, headers={"Content-Security-Policy": CONTENT_SECURITY_POLICY}
     )
+
+
+def _download(name: str, text: str) -> Response:
+    """A table that is kept as a file."""
+    headers = {
+        "Content-Security-Policy": CONTENT_SECURITY_POLICY,
+        "Content-Disposition": f'attachment; filename="{name}"',
+    }
+    return Response(text, media_type="text/csv; charset=utf-8", headers=headers)
 
 
 def _made(page: Page, asked: PageAsked, found: Model, shell: Shell, book: PageBook) -> str:

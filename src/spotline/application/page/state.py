@@ -15,10 +15,13 @@ from spotline.application.allocator.jobs_state import JobsState
 from spotline.application.market_view import ClockReading
 from spotline.application.page.applied import Applied
 from spotline.application.page.feed import FeedChapter
+from spotline.application.page.market import MarketChapter
+from spotline.application.page.money import MoneyChapter
+from spotline.application.page.otherwise import OtherwiseChapter
+from spotline.application.page.selection import SelectionChapter
 from spotline.domain.events.event import Event
 from spotline.domain.events.market import MarketOpened, SlotOpened
 from spotline.domain.units import NS_PER_S
-
 
 _MOST_LEFT_OUT = 100
 
@@ -50,6 +53,10 @@ class PageState:
 
     jobs: JobsState = field(default_factory=JobsState)
     feed: FeedChapter = field(default_factory=FeedChapter)
+    money: MoneyChapter = field(default_factory=MoneyChapter)
+    otherwise: OtherwiseChapter = field(default_factory=OtherwiseChapter)
+    selection: SelectionChapter = field(default_factory=SelectionChapter)
+    market: MarketChapter = field(default_factory=MarketChapter)
     left_out: deque[LeftOut] = field(default_factory=lambda: deque(maxlen=_MOST_LEFT_OUT))
     seq: int = 0
     wall_ns: int = 0
@@ -97,10 +104,12 @@ class PageState:
             try:
                 chapter.fold(placed, self.jobs)
             except Exception as error:  # noqa: BLE001 - only looked at: told on the page itself
-                self.left_out.append(LeftOut(told.seq, told.kind, f"{type(error).__name__}: {error}"))
+                self.left_out.append(
+                    LeftOut(told.seq, told.kind, f"{type(error).__name__}: {error}")
+                )
 
     def _chapters(self) -> tuple[Chapter, ...]:
-        return (self.feed,)
+        return (self.feed, self.money, self.otherwise, self.selection, self.market)
 
     def _market_ns(self, event: Event) -> int:
         """When an event happened: its own time, or that of its place in its slot."""
