@@ -44,6 +44,8 @@ class Page:
 
     `name` is empty for pages that are not in the navigation; `under` is the path of the one they
     belong to. `whole` pages show all tenants' together: a caller of one tenant may not see them.
+    `download` is the name of the file that one is which is no page, a table of comma-separated
+    values.
     """
 
     path: str
@@ -53,6 +55,7 @@ class Page:
     under: str = ""
     whole: bool = False
     gather: Gather | None = None
+    download: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +109,7 @@ class Pages:
                 found = {"about": await self._frame.about(asked), **gathered}
                 shell = self._shell(page, asked, request)
                 text = await self._desk.ask(lambda book: _made(page, asked, found, shell, book))
-                return html(text)
+                return _download(page.download, text) if page.download else html(text)
             except ViewRefused as refused:
                 return self.refusal(request, refused)
 
@@ -147,6 +150,15 @@ def html(text: str, status: HTTPStatus = HTTPStatus.OK) -> HTMLResponse:
     return HTMLResponse(
         text, status_code=status, headers={"Content-Security-Policy": CONTENT_SECURITY_POLICY}
     )
+
+
+def _download(name: str, text: str) -> Response:
+    """A table that is kept as a file."""
+    headers = {
+        "Content-Security-Policy": CONTENT_SECURITY_POLICY,
+        "Content-Disposition": f'attachment; filename="{name}"',
+    }
+    return Response(text, media_type="text/csv; charset=utf-8", headers=headers)
 
 
 def _made(page: Page, asked: PageAsked, found: Model, shell: Shell, book: PageBook) -> str:
