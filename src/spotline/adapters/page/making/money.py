@@ -13,8 +13,8 @@ from spotline.adapters.page.charts import Series, TimeChart
 from spotline.adapters.page.formats import seconds_of_ns
 from spotline.application.operations.messages import LimitsInForce, SpendUse
 from spotline.application.operations.spending import limits_in_force
+from spotline.application.page.comparing import compared
 from spotline.application.page.money import Charge
-from spotline.application.page.otherwise import compared
 from spotline.application.page.spend import (
     BY,
     ChargeFilter,
