@@ -164,6 +164,7 @@ def value_points(explanation: DecisionExplanation) -> list[ValuePoint]:
         spot = sum(lot.spot for lot in each.lots)
         on_demand = sum(lot.on_demand for lot in each.lots)
         kind = "mixed" if spot and on_demand else "on-demand" if on_demand else "spot"
+        kind = kind if spot or on_demand else "nothing"
         found.append((spot + on_demand, kind, each))
     if len(found) < 3:
         return []
