@@ -62,7 +62,9 @@ class Shell:
     def link(self, path: str, **changed: str | int | None) -> str:
         """The address of another page as it is shown from here: a past slot stays."""
         kept = {} if self.at is None else {"at": str(self.at)}
-        asked = {name: str(value) for name, value in {**kept, **changed}.items() if value is not None}
+        asked = {
+            name: str(value) for name, value in {**kept, **changed}.items() if value is not None
+        }
         return f"{path}?{urlencode(asked)}" if asked else path
 
     def here(self, **changed: str | int | None) -> str:
