@@ -139,7 +139,7 @@ class JobMaker:
         return {
             "outlook": outlook,
             "outlook_refused": found.get("outlook_refused", ""),
-            "loads_outlook": waits and not over and "outlook" not in found,
+            "loads_outlook": waits and not over and not found,
             "asks_outlooks": self.sources.outlooks is not None,
             "progress_chart": progress_chart(state, job_id, outlook),
         }
