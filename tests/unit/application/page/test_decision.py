@@ -129,11 +129,11 @@ def test_the_chain_ends_where_the_log_did_and_leads_to_the_jobs_own_entries(
         inputs=(),
         chain=links,
     )
-    whole = cause_steps(explanation, until_seq=9, own_seqs=frozenset({3, 5}))
+    whole = cause_steps(explanation, until_seq=9, pages={"e3": 1, "e5": 2})
 
     assert [step.role for step in whole] == ["quote", "forecast", "decision", "command", "bill"]
-    assert [step.link.seq for step in whole if step.own] == [3, 5]
-    assert cause_steps(explanation, until_seq=4, own_seqs=frozenset({3, 5})) == whole[:4]
+    assert [step.page for step in whole] == [0, 0, 1, 0, 2]
+    assert cause_steps(explanation, until_seq=4, pages={"e3": 1, "e5": 2}) == whole[:4]
     assert value_points(explanation) == []
     assert reproduced(explanation)
 

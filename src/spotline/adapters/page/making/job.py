@@ -139,7 +139,9 @@ class JobMaker:
         return {
             "outlook": outlook,
             "outlook_refused": found.get("outlook_refused", ""),
-            "loads_outlook": waits and not over and not found,
+            "loads_outlook": waits
+            and not over
+            and not {"outlook", "outlook_refused"} & found.keys(),
             "asks_outlooks": self.sources.outlooks is not None,
             "progress_chart": progress_chart(state, job_id, outlook),
         }
