@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from spotline.application.explaining.messages import CauseLink, DecisionExplanation
@@ -99,11 +99,14 @@ def forecast_then(state: PageState, made: DecisionMade) -> ForecastThen | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CauseStep:
-    """A step of the chain from the quote to the bill, and where it can be looked at."""
+    """A step of the chain from the quote to the bill.
+
+    `page` is the one of the job's events on which it can be looked at, 0: it names no job.
+    """
 
     link: CauseLink
     role: str
-    own: bool
+    page: int
 
 
 _ROLES = (
@@ -121,14 +124,14 @@ _ROLES = (
 
 
 def cause_steps(
-    explanation: DecisionExplanation, *, until_seq: int, own_seqs: frozenset[int]
+    explanation: DecisionExplanation, *, until_seq: int, pages: Mapping[str, int]
 ) -> list[CauseStep]:
-    """The chain as far as the log had come at `until_seq`; `own` steps name the job in the log."""
+    """The chain as far as the log had come at `until_seq`; `pages` say where each event id is."""
     return [
         CauseStep(
             link=link,
             role=next((role for kind, role in _ROLES if link.kind.startswith(kind)), "event"),
-            own=link.seq in own_seqs,
+            page=pages.get(link.event_id, 0),
         )
         for link in explanation.chain
         if link.seq <= until_seq
@@ -164,6 +167,7 @@ def value_points(explanation: DecisionExplanation) -> list[ValuePoint]:
         spot = sum(lot.spot for lot in each.lots)
         on_demand = sum(lot.on_demand for lot in each.lots)
         kind = "mixed" if spot and on_demand else "on-demand" if on_demand else "spot"
+        kind = kind if spot or on_demand else "nothing"
         found.append((spot + on_demand, kind, each))
     if len(found) < 3:
         return []

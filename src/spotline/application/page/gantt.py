@@ -102,12 +102,16 @@ class Gantt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """What is drawn: from `begin_ns` to `end_ns`; bars that still go on end at `now_ns`."""
+    """What is drawn: from `begin_ns` to `end_ns`; bars that still go on end at `now_ns`.
+
+    `over` says that the job is: no moment is marked as the present one then.
+    """
 
     begin_ns: int
     end_ns: int
     now_ns: int
     deadline_ns: int
+    over: bool = False
 
 
 def gantt(
@@ -146,7 +150,7 @@ def gantt(
         lanes.append(Lane(y=middle, name=f"{GLYPHS[kind]} {kind.value} ({len(of_kind)})"))
         signs.extend(_sign(mark, x_of(mark.at_ns), middle) for mark in of_kind[:MOST_MARKS])
     inside = span.begin_ns <= span.deadline_ns <= span.end_ns
-    goes_on = span.begin_ns < span.now_ns < span.end_ns
+    goes_on = not span.over and span.begin_ns < span.now_ns < span.end_ns
     left_out = len(keys) - len(shown)
     return Gantt(
         width=WIDTH,

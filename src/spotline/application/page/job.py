@@ -274,10 +274,14 @@ def spent_course(past: JobPast, begin_ns: int) -> Course:
     ]
 
 
-def billed_course(past: JobPast, begin_ns: int) -> Course:
-    """What a job had been billed by the ledger, USD."""
+def billed_course(past: JobPast, begin_ns: int, slot_ns: int) -> Course:
+    """What a job had been billed by the ledger, USD; a bill rises over the slot that it is of."""
     course: list[tuple[int, float]] = [(begin_ns, 0.0)]
-    course.extend((at_ns, billed / 1e6) for at_ns, billed in past.billed())
+    for at_ns, billed in past.billed():
+        before_ns, before = course[-1]
+        if at_ns - slot_ns > before_ns:
+            course.append((at_ns - slot_ns, before))
+        course.append((at_ns, billed / 1e6))
     return course
 
 

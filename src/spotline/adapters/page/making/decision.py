@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from spotline.adapters.page.app import Model
 from spotline.adapters.page.asked import PageAsked, whole_number
 from spotline.adapters.page.charts import Band, Mark, Series, TimeChart
-from spotline.adapters.page.making.job import places_of
+from spotline.adapters.page.making.job import A_PAGE, places_of
 from spotline.adapters.page.sources import PageSources
 from spotline.application.explaining.messages import DecisionExplanation, DecisionQuery
 from spotline.application.page.decision import (
@@ -66,7 +66,6 @@ class DecisionMaker:
             "forecast": forecast,
             "charts": () if forecast is None else forecast_charts(state, forecast),
             "explains": self.sources.explainer is not None,
-            "loads": self.sources.explainer is not None and not found,
             **self._why(state, job_id, found),
         }
 
@@ -87,7 +86,7 @@ class DecisionMaker:
         refused = str(found.get("refused", ""))
         if explanation is None:
             return {"explanation": None, "refused": refused}
-        raw = state.raw.of_job.get(job_id, ())
+        raw = list(state.raw.of_job.get(job_id, ()))
         return {
             "explanation": explanation,
             "refused": refused,
@@ -96,7 +95,7 @@ class DecisionMaker:
             "steps": cause_steps(
                 explanation,
                 until_seq=state.seq,
-                own_seqs=frozenset(entry.seq for entry in raw),
+                pages={entry.event_id: at // A_PAGE + 1 for at, entry in enumerate(reversed(raw))},
             ),
             "points": value_points(explanation),
             "reproduced": reproduced(explanation),

@@ -107,6 +107,7 @@ class JobMaker:
             **_life(state, job_id, past, names),
             **_money(state, job_id, past),
             **_feed(state, job_id, asked),
+            "part": False,
             "compares": self.sources.desk is not None and self.sources.bench is not None,
         }
 
@@ -114,7 +115,12 @@ class JobMaker:
         """What is expected and how far it is: loaded after the page."""
         job_id = whole_id(state, asked.params["job_id"], asked.tenant)
         row = job_row(state, job_id, found.get("outlook"))
-        return {"row": row, "job": row.status.job, **self._outlook_part(state, job_id, found)}
+        return {
+            "row": row,
+            "job": row.status.job,
+            "part": True,
+            **self._outlook_part(state, job_id, found),
+        }
 
     def otherwise_part(self, state: PageState, asked: PageAsked, found: Model) -> Model:
         """The comparison with simple rules: loaded after the page."""
@@ -133,7 +139,9 @@ class JobMaker:
         return {
             "outlook": outlook,
             "outlook_refused": found.get("outlook_refused", ""),
-            "loads_outlook": waits and not over and "outlook" not in found,
+            "loads_outlook": waits
+            and not over
+            and not {"outlook", "outlook_refused"} & found.keys(),
             "asks_outlooks": self.sources.outlooks is not None,
             "progress_chart": progress_chart(state, job_id, outlook),
         }
@@ -170,6 +178,7 @@ def _life(state: PageState, job_id: str, past: JobPast, names: Mapping[str, str]
         begin_ns=first_ns,
         end_ns=last_ns + (last_ns - first_ns) // 50,
         now_ns=past.closed_ns or now_ns,
+        over=bool(past.closed_ns),
         deadline_ns=job.deadline.at_ns,
     )
     marks = sorted(past.marks, key=lambda mark: (mark.at_ns, mark.seq))
@@ -300,7 +309,8 @@ def cost_chart(
 ) -> TimeChart:
     """Cumulative cost: billed, spent by the decisions, and by each simple rule."""
     begin_ns = begins_ns(state, job_id)
-    spent, billed = spent_course(past, begin_ns), billed_course(past, begin_ns)
+    slot_ns = state.slot_s * NS_PER_S
+    spent, billed = spent_course(past, begin_ns), billed_course(past, begin_ns, slot_ns)
     rules = () if compared is None else compared.rules
     moments = moments_of(spent, billed, *(rule.cost for rule in rules))
     series = [
