@@ -164,13 +164,29 @@ class Bar:
     means: str = ""
 
 
+def levels_of(told: Waterfall) -> list[int]:
+    """0, and where each bar of a waterfall ends, micro-USD."""
+    levels = [0, told.on_demand_micro_usd]
+    for part in told.parts:
+        levels.append(levels[-1] + part.micro_usd)
+    return levels
+
+
+def scale_of(levels: Sequence[int]) -> tuple[int, int]:
+    """From where to where bars are drawn, micro-USD: from 0, or from where parts can be told apart.
+
+    `levels` are the ends of all bars, 0 among them. Where all others lie close together the scale
+    begins as far below them as they lie apart.
+    """
+    low, high = min(levels[1:]), max(levels[1:])
+    if low <= 0:
+        return min(0, low), max(0, high)
+    return max(0, 2 * low - high), high
+
+
 def bars(told: Waterfall) -> list[Bar]:
     """Where the bars of a waterfall stand: totals from the ground, parts from where the last ended."""
-    levels, at = [0, told.on_demand_micro_usd], told.on_demand_micro_usd
-    for part in told.parts:
-        at += part.micro_usd
-        levels.append(at)
-    least, most = min(levels), max(levels)
+    least, most = scale_of(levels_of(told))
     width = max(1, most - least)
 
     def bar(name: str, micro_usd: int, start: int, end: int, kind: str, means: str = "") -> Bar:
@@ -178,7 +194,8 @@ def bars(told: Waterfall) -> list[Bar]:
         return Bar(name=name, micro_usd=micro_usd, low=low, high=high, kind=kind, means=means)
 
     worth, actual = told.on_demand_micro_usd, told.actual_micro_usd
-    found = [bar("on-demand alone", worth, 0, worth, "on-demand", "as quoted at admission")]
+    ground = max(0, least)
+    found = [bar("on-demand alone", worth, ground, worth, "on-demand", "as quoted at admission")]
     at = worth
     for part in told.parts:
         if part.micro_usd:
@@ -186,5 +203,5 @@ def bars(told: Waterfall) -> list[Bar]:
             end = at + part.micro_usd
             found.append(bar(part.name, part.micro_usd, at, end, kind, part.means))
             at = end
-    found.append(bar("charged", actual, 0, actual, "spot", "the ledger's bills"))
+    found.append(bar("charged", actual, ground, actual, "spot", "the ledger's bills"))
     return found

@@ -29,7 +29,7 @@ from spotline.application.page.spend import (
     steps_of,
 )
 from spotline.application.page.state import PageState
-from spotline.application.page.waterfall import bars, waterfall
+from spotline.application.page.waterfall import bars, levels_of, scale_of, waterfall
 from spotline.application.read_model.ports import InputProblem, refused_input
 from spotline.application.selector.state import SelectorOptions
 from spotline.domain.units import MICRO_USD_PER_USD
@@ -68,6 +68,7 @@ def money_page(state: PageState, asked: PageAsked, found: Model) -> Model:
         "unexplained": [charge for charge in charges if not charge.explained],
         "waterfall": told,
         "bars": bars(told),
+        "bars_from": scale_of(levels_of(told))[0],
         "failed": failed[:_MOST_SHOWN],
         "failed_micro_usd": sum(row.cost_micro_usd for row in failed),
         "failed_jobs": len(failed),
@@ -75,6 +76,7 @@ def money_page(state: PageState, asked: PageAsked, found: Model) -> Model:
         "idle_micro_usd": sum(row.idle_micro_usd for row in idle),
         "chart": _chart(state, cumulated(charges, steps)),
         "limits": limits,
+        "most_uses": _MOST_SHOWN,
         "uses": _uses(limits or _limits(state, {"options": SelectorOptions()}), asked.tenant),
         "rules": compared(state, asked.tenant) if asked.text("rules") == "yes" else None,
         "settled": sum(asked.tenant in ("", each.tenant) for each in state.otherwise.settled),
