@@ -25,7 +25,7 @@ MOST_COMPARED = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settled:
+class SettledJob:
     """A job that is over and whose deadline has passed: no rule would spend any more on it."""
 
     job_id: str
@@ -38,8 +38,8 @@ class Settled:
 class OtherwiseChapter:
     """`settled` are the jobs that are over and whose deadline has passed, in that order."""
 
-    settled: list[Settled] = field(default_factory=list)
-    _due: dict[str, tuple[int, Settled]] = field(default_factory=dict)
+    settled: list[SettledJob] = field(default_factory=list)
+    _due: dict[str, tuple[int, SettledJob]] = field(default_factory=dict)
 
     def fold(self, told: Applied, jobs: JobsState) -> None:
         """Apply an event."""
@@ -48,7 +48,7 @@ class OtherwiseChapter:
             due = max(event.slot, jobs.statuses[event.job_id].deadline_slot) + 1
             self._due[event.job_id] = (
                 due,
-                Settled(
+                SettledJob(
                     job_id=event.job_id,
                     tenant=event.tenant,
                     slot=due,
@@ -61,7 +61,7 @@ class OtherwiseChapter:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Compared:
+class RulesCompared:
     """What jobs cost by their decisions, and what rules would have cost the same jobs, micro-USD.
 
     Of `untold` jobs it cannot be told: they moved to where they run at other rates, or what they
@@ -76,7 +76,7 @@ class Compared:
     msu_micro_usd: int
 
 
-def compared(state: PageState, tenant: str = "") -> Compared:
+def compared(state: PageState, tenant: str = "") -> RulesCompared:
     """Replay on-demand alone and the MSU rule for the last jobs of a tenant (empty: of all)."""
     settled = [each for each in state.otherwise.settled if tenant in ("", each.tenant)]
     latest = settled[-MOST_COMPARED:]
@@ -91,7 +91,7 @@ def compared(state: PageState, tenant: str = "") -> Compared:
         spent += each.spent_micro_usd
         on_demand += costs.on_demand_micro_usd
         msu += costs.msu_micro_usd
-    return Compared(
+    return RulesCompared(
         jobs=jobs,
         untold=len(latest) - jobs,
         older=len(settled) - len(latest),

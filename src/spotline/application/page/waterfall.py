@@ -20,11 +20,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from spotline.application.page.money import Charge, Step
+from spotline.application.page.money import BilledCharge, SlotProgress
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class BridgePart:
     """A step of the waterfall: micro-USD, more (> 0) or less (< 0) than before it."""
 
     name: str
@@ -40,7 +40,7 @@ class Waterfall:
     """
 
     on_demand_micro_usd: int
-    parts: tuple[Part, ...]
+    parts: tuple[BridgePart, ...]
     actual_micro_usd: int
     jobs: int
     left_out_jobs: int
@@ -66,12 +66,12 @@ class _Slot:
     needed_s: int = -1
     late: bool = False
     told: bool = False
-    charges: list[Charge] = field(default_factory=list)
+    charges: list[BilledCharge] = field(default_factory=list)
 
 
 def waterfall(
-    charges: Iterable[Charge],
-    steps: Iterable[Step],
+    charges: Iterable[BilledCharge],
+    steps: Iterable[SlotProgress],
     quoted: Mapping[str, int],
     closed: Mapping[str, int] = MappingProxyType({}),
 ) -> Waterfall:
@@ -112,7 +112,8 @@ def waterfall(
     return Waterfall(
         on_demand_micro_usd=worth,
         parts=tuple(
-            Part(name=name, micro_usd=sums[name], means=means) for name, means in _MEANS.items()
+            BridgePart(name=name, micro_usd=sums[name], means=means)
+            for name, means in _MEANS.items()
         ),
         actual_micro_usd=actual,
         jobs=len(compared),
@@ -139,7 +140,7 @@ def _add(sums: dict[str, int], slot: _Slot, *, is_quoted: bool) -> None:
         _add_compared(sums, slot, held)
 
 
-def _add_compared(sums: dict[str, int], slot: _Slot, held: Sequence[Charge]) -> None:
+def _add_compared(sums: dict[str, int], slot: _Slot, held: Sequence[BilledCharge]) -> None:
     on_demand = sum(charge.on_demand_micro_usd for charge in held)
     held_s = sum(charge.instances * charge.held_s for charge in held)
     overhead = 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spotline.application.page.market import Life, quantiles, state_of
+from spotline.application.page.market import SpotLife, quantiles, state_of
 from spotline.application.page.offerings import (
     OfferingFilter,
     calibration,
@@ -88,7 +88,7 @@ def test_lives_end_by_being_taken_or_given_back_and_some_go_on() -> None:
 
 
 def test_shares_of_few_lives_are_called_few() -> None:
-    lives = [(Life("t", 60, lost=number < 5), False) for number in range(20)]
+    lives = [(SpotLife("t", 60, lost=number < 5), False) for number in range(20)]
 
     (group,) = grouped_by_age(lives)
     assert (group.lost_ppm, group.few) == (250_000, False)

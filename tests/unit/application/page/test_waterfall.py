@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spotline.application.page.money import Charge, Step
+from spotline.application.page.money import BilledCharge, SlotProgress
 from spotline.application.page.waterfall import Waterfall, bars, levels_of, scale_of, waterfall
 
 _JOBS = st.sampled_from(("a", "b", "c"))
@@ -13,9 +13,9 @@ _SLOTS = st.integers(0, 4)
 
 
 @st.composite
-def charges(draw: st.DrawFn) -> Charge:
+def charges(draw: st.DrawFn) -> BilledCharge:
     kind = draw(st.sampled_from(("spot", "on_demand", "reserved", "egress")))
-    return Charge(
+    return BilledCharge(
         seq=draw(st.integers(1, 99)),
         job_id=draw(_JOBS),
         tenant="research",
@@ -37,8 +37,8 @@ def charges(draw: st.DrawFn) -> Charge:
 
 
 @st.composite
-def steps(draw: st.DrawFn) -> Step:
-    return Step(
+def steps(draw: st.DrawFn) -> SlotProgress:
+    return SlotProgress(
         job_id=draw(_JOBS),
         slot=draw(_SLOTS),
         progress_ppm=draw(st.integers(-(10**5), 10**5)),
@@ -48,8 +48,8 @@ def steps(draw: st.DrawFn) -> Step:
     )
 
 
-def charge(cost: int, *, kind: str = "spot", on_demand: int = 0, slot: int = 0) -> Charge:
-    return Charge(
+def charge(cost: int, *, kind: str = "spot", on_demand: int = 0, slot: int = 0) -> BilledCharge:
+    return BilledCharge(
         seq=1,
         job_id="a",
         tenant="research",
@@ -70,8 +70,8 @@ def charge(cost: int, *, kind: str = "spot", on_demand: int = 0, slot: int = 0) 
     )
 
 
-def step(worth: int, *, slot: int = 0, needed: int = -1, late: bool = False) -> Step:
-    return Step("a", slot, 1 if worth > 0 else 0, worth, needed, late)
+def step(worth: int, *, slot: int = 0, needed: int = -1, late: bool = False) -> SlotProgress:
+    return SlotProgress("a", slot, 1 if worth > 0 else 0, worth, needed, late)
 
 
 def parts(told: Waterfall) -> dict[str, int]:
@@ -85,7 +85,10 @@ def parts(told: Waterfall) -> dict[str, int]:
     st.dictionaries(_JOBS, _SLOTS),
 )
 def test_parts_lead_from_on_demand_to_the_bill_exactly(
-    charged: list[Charge], came: list[Step], quoted: dict[str, int], closed: dict[str, int]
+    charged: list[BilledCharge],
+    came: list[SlotProgress],
+    quoted: dict[str, int],
+    closed: dict[str, int],
 ) -> None:
     told = waterfall(charged, came, quoted, closed)
 
@@ -95,7 +98,9 @@ def test_parts_lead_from_on_demand_to_the_bill_exactly(
 
 
 @given(st.lists(charges(), max_size=12), st.lists(steps(), max_size=12))
-def test_bars_stay_inside_the_picture(charged: list[Charge], came: list[Step]) -> None:
+def test_bars_stay_inside_the_picture(
+    charged: list[BilledCharge], came: list[SlotProgress]
+) -> None:
     told = waterfall(charged, came, {"a": 5, "b": 7})
 
     low, high = scale_of(levels_of(told))

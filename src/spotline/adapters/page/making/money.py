@@ -13,7 +13,7 @@ from spotline.adapters.page.charts import Series, TimeChart
 from spotline.adapters.page.formats import seconds_of_ns
 from spotline.application.operations.messages import LimitsInForce, SpendUse
 from spotline.application.operations.spending import limits_in_force
-from spotline.application.page.money import Charge
+from spotline.application.page.money import BilledCharge
 from spotline.application.page.otherwise import compared
 from spotline.application.page.spend import (
     BY,
@@ -124,7 +124,7 @@ def charges_csv(state: PageState, asked: PageAsked, found: Model) -> Model:
     return {"text": out.getvalue()}
 
 
-def _cells(charge: Charge, start_ns: int) -> Sequence[str | int]:
+def _cells(charge: BilledCharge, start_ns: int) -> Sequence[str | int]:
     decided = charge.command_slot if charge.decided else ""
     return (
         *(charge.seq, charge.slot, start_ns, _cell(charge.job_id), _cell(charge.tenant)),
