@@ -47,8 +47,9 @@ async def serve_recorded(log: Path, *, address: str, told: Callable[[str], None]
     """
     desk, bench, replays = PageDesk(), Workbench(), Replays(log)
     try:
-        await asyncio.to_thread(desk.read, _applied(log))
-        about = about_log(log)
+        reader = EventLogReader(log)
+        await asyncio.to_thread(desk.read, _applied(reader))
+        about = about_log(reader)
 
         async def told_of(asked: PageAsked) -> About:
             if asked.path != REPLAY_PATH:
@@ -76,12 +77,12 @@ async def serve_recorded(log: Path, *, address: str, told: Callable[[str], None]
         desk.close()
 
 
-def _applied(log: Path) -> Iterator[Applied]:
-    for recorded in readable_events(EventLogReader(log)):
+def _applied(reader: EventLogReader) -> Iterator[Applied]:
+    for recorded in readable_events(reader):
         yield applied(recorded.event, recorded.envelope, recorded.seq, wall_ns=recorded.stored_ns)
 
 
-def about_log(log: Path) -> About:
+def about_log(reader: EventLogReader) -> About:
     """What a log's manifest says of its run.
 
     Raises
@@ -91,7 +92,6 @@ def about_log(log: Path) -> About:
     ContractError
         It states settings that are none.
     """
-    reader = EventLogReader(log)
     manifest = reader.manifest
     recorded = manifest.environment
     return About(

@@ -20,7 +20,10 @@ PAGES: Sequence[Page] = (
     Page(path="/jobs", template="jobs.html", build=jobs_page, name="Jobs"),
     Page(path="/market", template="market.html", build=market_page, name="Market"),
     Page(
-        path="/market/{offering_id}", template="offering.html", build=offering_page, under="/market"
+        path="/market/{offering_id:path}",
+        template="offering.html",
+        build=offering_page,
+        under="/market",
     ),
     Page(path="/money", template="money.html", build=money_page, name="Money"),
     Page(path="/money/charges", template="charges.html", build=charges_page, under="/money"),

@@ -18,7 +18,7 @@ MOST_COMPARED = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Compared:
+class RulesCompared:
     """What jobs cost by their decisions, and what rules would have cost the same jobs, micro-USD.
 
     Of `untold` jobs it cannot be told: they moved to where they run at other rates, or what they
@@ -33,7 +33,7 @@ class Compared:
     msu_micro_usd: int
 
 
-def compared(state: PageState, tenant: str = "") -> Compared:
+def compared(state: PageState, tenant: str = "") -> RulesCompared:
     """Replay on-demand alone and the MSU rule for the last jobs of a tenant (empty: of all)."""
     settled = [each for each in state.otherwise.settled if tenant in ("", each.tenant)]
     latest = settled[-MOST_COMPARED:]
@@ -48,7 +48,7 @@ def compared(state: PageState, tenant: str = "") -> Compared:
         spent += each.spent_micro_usd
         on_demand += costs.on_demand_micro_usd
         msu += costs.msu_micro_usd
-    return Compared(
+    return RulesCompared(
         jobs=jobs,
         untold=len(latest) - jobs,
         older=len(settled) - len(latest),

@@ -37,7 +37,7 @@ _QUANTILES_PPM = (100_000, 500_000, 900_000)
 _AGE_RULE = AgeRule()
 
 
-class Refusal(NamedTuple):
+class RefusedLaunch(NamedTuple):
     """A launch that was refused, in full or in part; `reason` is its class, or "not said"."""
 
     market_ns: int
@@ -63,7 +63,7 @@ class Loss(NamedTuple):
     noticed: int
 
 
-class Life(NamedTuple):
+class SpotLife(NamedTuple):
     """The life of a spot instance of ours: how old it became, and whether it was taken from us."""
 
     tenant: str
@@ -71,7 +71,7 @@ class Life(NamedTuple):
     lost: bool
 
 
-class Run(NamedTuple):
+class AvailabilityRun(NamedTuple):
     """Since which slot spot has been there, or not, or has not been known: `state` says which."""
 
     state: str
@@ -104,13 +104,13 @@ class MarketChapter:
     followed by a known count, and how many of these counts lay inside the 80 % band.
     """
 
-    runs: dict[str, Run] = field(default_factory=dict)
+    runs: dict[str, AvailabilityRun] = field(default_factory=dict)
     paces: dict[str, QuotePace] = field(default_factory=dict)
-    refusals: deque[Refusal] = field(default_factory=lambda: deque(maxlen=_MOST_REFUSALS))
+    refusals: deque[RefusedLaunch] = field(default_factory=lambda: deque(maxlen=_MOST_REFUSALS))
     losses: deque[Loss] = field(default_factory=lambda: deque(maxlen=_MOST_LOSSES))
     cools_until_ns: dict[tuple[str, str], int] = field(default_factory=dict)
     leads_s: dict[str, deque[int]] = field(default_factory=dict)
-    lives: dict[str, deque[Life]] = field(default_factory=dict)
+    lives: dict[str, deque[SpotLife]] = field(default_factory=dict)
     untold_lives: int = 0
     fans: dict[int, dict[str, array[int]]] = field(default_factory=dict)
     hits: dict[str, array[int]] = field(default_factory=dict)
@@ -159,7 +159,7 @@ class MarketChapter:
             state = state_of(quote.spot_available)
             run = self.runs.get(quote.offering_id)
             if run is None or run.state != state:
-                self.runs[quote.offering_id] = Run(state, event.slot)
+                self.runs[quote.offering_id] = AvailabilityRun(state, event.slot)
             pace = self.paces.setdefault(quote.offering_id, QuotePace())
             pace.note(quote.ts_event_ns, _AGE_RULE)
             if quote.spot_available.known:
@@ -195,7 +195,7 @@ class MarketChapter:
     def _refuse(self, event: LaunchRefused, market_ns: int) -> None:
         reason = "not said" if event.refusal_class is None else event.refusal_class.value
         self.refusals.append(
-            Refusal(
+            RefusedLaunch(
                 market_ns=market_ns,
                 slot=event.slot,
                 tenant=event.tenant,
@@ -255,7 +255,7 @@ class MarketChapter:
         if alive is not None:
             age_s = max(0, market_ns - alive.since_ns) // NS_PER_S
             lives = self.lives.setdefault(alive.offering_id, deque(maxlen=_MOST_LIVES))
-            lives.append(Life(alive.tenant, age_s, lost))
+            lives.append(SpotLife(alive.tenant, age_s, lost))
 
 
 def state_of(count: Count) -> str:

@@ -43,7 +43,7 @@ class Command(NamedTuple):
     decided: int
 
 
-class Charge(NamedTuple):
+class BilledCharge(NamedTuple):
     """A bill; money is micro-USD, a price that of an instance-hour.
 
     `kind` is "spot", "on_demand", "reserved" (paid for already) or "egress" (a copy of a checkpoint:
@@ -77,7 +77,7 @@ class Charge(NamedTuple):
         return self.decided or self.of_pipeline
 
 
-class Step(NamedTuple):
+class SlotProgress(NamedTuple):
     """How far a job came in a slot.
 
     `worth_micro_usd` is that share of the work at what all of it was quoted on on-demand alone (below
@@ -167,12 +167,12 @@ class MoneyChapter:
         """How many charges are kept."""
         return len(self.rows) // _CHARGE_INTS
 
-    def charges(self) -> Iterator[Charge]:
+    def charges(self) -> Iterator[BilledCharge]:
         """The charges that are kept, in the order of the log."""
         rows = self.rows
         for at in range(0, len(rows), _CHARGE_INTS):
             job_id = self._jobs[rows[at + 1]]
-            yield Charge(
+            yield BilledCharge(
                 seq=rows[at],
                 job_id=job_id,
                 tenant=self._tenant_of[job_id],
@@ -192,11 +192,11 @@ class MoneyChapter:
                 of_pipeline=rows[at + 14] == 2,
             )
 
-    def all_steps(self) -> Iterator[Step]:
+    def all_steps(self) -> Iterator[SlotProgress]:
         """How far jobs came, in the order of the log."""
         steps = self.steps
         for at in range(0, len(steps), _STEP_INTS):
-            yield Step(
+            yield SlotProgress(
                 job_id=self._jobs[steps[at]],
                 slot=steps[at + 1],
                 progress_ppm=steps[at + 2],

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from spotline.application.page.market import FanStep, Life, Loss, Refusal
+from spotline.application.page.market import FanStep, Loss, RefusedLaunch, SpotLife
 from spotline.application.page.state import PageState
 from spotline.domain.market.forecast import ForecastScore
 from spotline.domain.market.offering import CapacityType, Offering
@@ -106,7 +106,7 @@ def discount_ppm(quoted: SlotQuote) -> int | None:
     return PPM - quoted.quote.spot_price_micro_usd * PPM // on_demand
 
 
-def refusals_since(state: PageState, seconds: int, tenant: str = "") -> list[Refusal]:
+def refusals_since(state: PageState, seconds: int, tenant: str = "") -> list[RefusedLaunch]:
     """The refusals of the last so many seconds of the market, oldest first."""
     first_ns = state.now_ns - seconds * NS_PER_S
     return [
@@ -252,17 +252,17 @@ class AgeGroup:
 def lives_by_age(state: PageState, offering_id: str, tenant: str = "") -> list[AgeGroup]:
     """The lives of own spot instances by age; those of a tenant (empty: of all)."""
     chapter = state.market
-    lives: list[tuple[Life, bool]] = [
+    lives: list[tuple[SpotLife, bool]] = [
         (life, False) for life in chapter.lives.get(offering_id, ()) if tenant in ("", life.tenant)
     ]
     for alive in chapter.alive.values():
         if alive.offering_id == offering_id and tenant in ("", alive.tenant):
             age_s = max(0, state.now_ns - alive.since_ns) // NS_PER_S
-            lives.append((Life(alive.tenant, age_s, lost=False), True))
+            lives.append((SpotLife(alive.tenant, age_s, lost=False), True))
     return grouped_by_age(lives)
 
 
-def grouped_by_age(lives: Sequence[tuple[Life, bool]]) -> list[AgeGroup]:
+def grouped_by_age(lives: Sequence[tuple[SpotLife, bool]]) -> list[AgeGroup]:
     """Lives, each with whether it goes on, by the age at which they stopped being seen."""
     groups = []
     ends = (*_AGES_H[1:], None)
@@ -295,7 +295,7 @@ def losses_of(state: PageState, offering_id: str, tenant: str = "") -> list[Loss
     ]
 
 
-def refusals_of(state: PageState, offering_id: str, tenant: str = "") -> list[Refusal]:
+def refusals_of(state: PageState, offering_id: str, tenant: str = "") -> list[RefusedLaunch]:
     """The refusals on an offering, oldest first."""
     return [
         refusal

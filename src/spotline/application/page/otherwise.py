@@ -11,7 +11,7 @@ from spotline.domain.events.market import SlotOpened
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settled:
+class SettledJob:
     """A job that is over and whose deadline has passed: no rule would spend any more on it."""
 
     job_id: str
@@ -24,8 +24,8 @@ class Settled:
 class OtherwiseChapter:
     """`settled` are the jobs that are over and whose deadline has passed, in that order."""
 
-    settled: list[Settled] = field(default_factory=list)
-    _due: dict[str, tuple[int, Settled]] = field(default_factory=dict)
+    settled: list[SettledJob] = field(default_factory=list)
+    _due: dict[str, tuple[int, SettledJob]] = field(default_factory=dict)
 
     def fold(self, told: Applied, jobs: JobsState) -> None:
         """Apply an event."""
@@ -34,7 +34,7 @@ class OtherwiseChapter:
             due = max(event.slot, jobs.statuses[event.job_id].deadline_slot) + 1
             self._due[event.job_id] = (
                 due,
-                Settled(
+                SettledJob(
                     job_id=event.job_id,
                     tenant=event.tenant,
                     slot=due,

@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from spotline.application.market_view import MarketFold
 from spotline.application.operations.messages import SpendUse
-from spotline.application.page.money import Charge, MoneyChapter, Step
+from spotline.application.page.money import BilledCharge, MoneyChapter, SlotProgress
 from spotline.application.page.state import PageState
 from spotline.domain.limits.spending import SPANS_S
 from spotline.domain.units import NS_PER_S, PPM, S_PER_HOUR, cost_micro_usd
@@ -26,7 +26,7 @@ class ChargeFilter:
     last_slot: int | None = None
     unexplained: bool = False
 
-    def takes(self, charge: Charge) -> bool:
+    def takes(self, charge: BilledCharge) -> bool:
         """Whether a charge is one of them."""
         return (
             self.tenant in ("", charge.tenant)
@@ -43,7 +43,7 @@ class ChargeFilter:
         return after and (self.last_slot is None or slot <= self.last_slot)
 
 
-def chosen(money: MoneyChapter, wanted: ChargeFilter) -> list[Charge]:
+def chosen(money: MoneyChapter, wanted: ChargeFilter) -> list[BilledCharge]:
     """The charges that a filter takes, in the order of the log."""
     return [charge for charge in money.charges() if wanted.takes(charge)]
 
@@ -60,7 +60,7 @@ class SpendRow:
     on_demand_micro_usd: int
 
 
-BY: Mapping[str, Callable[[Charge], str]] = MappingProxyType(
+BY: Mapping[str, Callable[[BilledCharge], str]] = MappingProxyType(
     {
         "tenant": lambda charge: charge.tenant,
         "job": lambda charge: charge.job_id,
@@ -71,7 +71,7 @@ BY: Mapping[str, Callable[[Charge], str]] = MappingProxyType(
 """By what spend can be told apart."""
 
 
-def spend_by(charges: Iterable[Charge], by: str) -> list[SpendRow]:
+def spend_by(charges: Iterable[BilledCharge], by: str) -> list[SpendRow]:
     """Sum charges by a name of `BY`: what cost most first, then by name."""
     key = BY[by]
     sums: dict[str, list[int]] = {}
@@ -107,7 +107,7 @@ class FailedSpend:
 
 
 def failed_spend(
-    charges: Iterable[Charge], steps: Iterable[Step], closed: Mapping[str, int]
+    charges: Iterable[BilledCharge], steps: Iterable[SlotProgress], closed: Mapping[str, int]
 ) -> list[FailedSpend]:
     """Instances that were paid for while their job made no progress, by job: the most first.
 
@@ -156,7 +156,7 @@ class IdleReservation:
 
 
 def idle_reservations(
-    charges: Iterable[Charge], market: MarketFold, first_slot: int, last_slot: int
+    charges: Iterable[BilledCharge], market: MarketFold, first_slot: int, last_slot: int
 ) -> list[IdleReservation]:
     """What reservations cost in slots `first_slot` to `last_slot`, and what of it was used.
 
@@ -245,7 +245,7 @@ class Cumulated:
 
 
 def cumulated(
-    charges: Iterable[Charge], steps: Iterable[Step], *, most: int = 400
+    charges: Iterable[BilledCharge], steps: Iterable[SlotProgress], *, most: int = 400
 ) -> list[Cumulated]:
     """Sums by slot, thinned to at most so many points; the last is always there."""
     spent: dict[int, int] = {}
@@ -264,7 +264,7 @@ def cumulated(
     return [point for at, point in enumerate(points) if (len(points) - 1 - at) % every == 0]
 
 
-def steps_of(state: PageState, wanted: ChargeFilter) -> list[Step]:
+def steps_of(state: PageState, wanted: ChargeFilter) -> list[SlotProgress]:
     """How far the jobs of a filter came in its period; of an offering or a kind alone nothing can be said."""
     tenants = {job_id: status.job.tenant for job_id, status in state.jobs.statuses.items()}
     return [

@@ -20,11 +20,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from spotline.application.page.money import Charge, Step
+from spotline.application.page.money import BilledCharge, SlotProgress
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class BridgePart:
     """A step of the waterfall: micro-USD, more (> 0) or less (< 0) than before it."""
 
     name: str
@@ -40,7 +40,7 @@ class Waterfall:
     """
 
     on_demand_micro_usd: int
-    parts: tuple[Part, ...]
+    parts: tuple[BridgePart, ...]
     actual_micro_usd: int
     jobs: int
     left_out_jobs: int
@@ -66,12 +66,12 @@ class _Slot:
     needed_s: int = -1
     late: bool = False
     told: bool = False
-    charges: list[Charge] = field(default_factory=list)
+    charges: list[BilledCharge] = field(default_factory=list)
 
 
 def waterfall(
-    charges: Iterable[Charge],
-    steps: Iterable[Step],
+    charges: Iterable[BilledCharge],
+    steps: Iterable[SlotProgress],
     quoted: Mapping[str, int],
     closed: Mapping[str, int] = MappingProxyType({}),
 ) -> Waterfall:
@@ -112,7 +112,8 @@ def waterfall(
     return Waterfall(
         on_demand_micro_usd=worth,
         parts=tuple(
-            Part(name=name, micro_usd=sums[name], means=means) for name, means in _MEANS.items()
+            BridgePart(name=name, micro_usd=sums[name], means=means)
+            for name, means in _MEANS.items()
         ),
         actual_micro_usd=actual,
         jobs=len(compared),
@@ -139,7 +140,7 @@ def _add(sums: dict[str, int], slot: _Slot, *, is_quoted: bool) -> None:
         _add_compared(sums, slot, held)
 
 
-def _add_compared(sums: dict[str, int], slot: _Slot, held: Sequence[Charge]) -> None:
+def _add_compared(sums: dict[str, int], slot: _Slot, held: Sequence[BilledCharge]) -> None:
     on_demand = sum(charge.on_demand_micro_usd for charge in held)
     held_s = sum(charge.instances * charge.held_s for charge in held)
     overhead = 0
@@ -164,13 +165,29 @@ class Bar:
     means: str = ""
 
 
+def levels_of(told: Waterfall) -> list[int]:
+    """0, and where each bar of a waterfall ends, micro-USD."""
+    levels = [0, told.on_demand_micro_usd]
+    for part in told.parts:
+        levels.append(levels[-1] + part.micro_usd)
+    return levels
+
+
+def scale_of(levels: Sequence[int]) -> tuple[int, int]:
+    """From where to where bars are drawn, micro-USD: from 0, or from where parts can be told apart.
+
+    `levels` are the ends of all bars, 0 among them. Where all others lie close together the scale
+    begins as far below them as they lie apart.
+    """
+    low, high = min(levels[1:]), max(levels[1:])
+    if low <= 0:
+        return min(0, low), max(0, high)
+    return max(0, 2 * low - high), high
+
+
 def bars(told: Waterfall) -> list[Bar]:
     """Where the bars of a waterfall stand: totals from the ground, parts from where the last ended."""
-    levels, at = [0, told.on_demand_micro_usd], told.on_demand_micro_usd
-    for part in told.parts:
-        at += part.micro_usd
-        levels.append(at)
-    least, most = min(levels), max(levels)
+    least, most = scale_of(levels_of(told))
     width = max(1, most - least)
 
     def bar(name: str, micro_usd: int, start: int, end: int, kind: str, means: str = "") -> Bar:
@@ -178,7 +195,8 @@ def bars(told: Waterfall) -> list[Bar]:
         return Bar(name=name, micro_usd=micro_usd, low=low, high=high, kind=kind, means=means)
 
     worth, actual = told.on_demand_micro_usd, told.actual_micro_usd
-    found = [bar("on-demand alone", worth, 0, worth, "on-demand", "as quoted at admission")]
+    ground = max(0, least)
+    found = [bar("on-demand alone", worth, ground, worth, "on-demand", "as quoted at admission")]
     at = worth
     for part in told.parts:
         if part.micro_usd:
@@ -186,5 +204,5 @@ def bars(told: Waterfall) -> list[Bar]:
             end = at + part.micro_usd
             found.append(bar(part.name, part.micro_usd, at, end, kind, part.means))
             at = end
-    found.append(bar("charged", actual, 0, actual, "spot", "the ledger's bills"))
+    found.append(bar("charged", actual, ground, actual, "spot", "the ledger's bills"))
     return found

@@ -8,7 +8,7 @@ from spotline.adapters.page.app import Model
 from spotline.adapters.page.asked import PageAsked
 from spotline.adapters.page.charts import Band, Mark, Series, TimeChart
 from spotline.adapters.page.formats import seconds_of_ns
-from spotline.application.page.market import Loss, Refusal
+from spotline.application.page.market import Loss, RefusedLaunch
 from spotline.application.page.offerings import (
     FanPoint,
     OfferingFilter,
@@ -137,7 +137,7 @@ def _prices(seen: Sequence[SlotSeen]) -> TimeChart:
 
 
 def _counts(
-    seen: Sequence[SlotSeen], losses: Sequence[Loss], refusals: Sequence[Refusal]
+    seen: Sequence[SlotSeen], losses: Sequence[Loss], refusals: Sequence[RefusedLaunch]
 ) -> TimeChart:
     first_ns = seen[0].opened_ns if seen else 0
     marks = [

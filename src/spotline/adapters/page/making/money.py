@@ -13,8 +13,9 @@ from spotline.adapters.page.charts import Series, TimeChart
 from spotline.adapters.page.formats import seconds_of_ns
 from spotline.application.operations.messages import LimitsInForce, SpendUse
 from spotline.application.operations.spending import limits_in_force
+from spotline.application.page.about import NOTHING_KNOWN, About
 from spotline.application.page.comparing import compared
-from spotline.application.page.money import Charge
+from spotline.application.page.money import BilledCharge
 from spotline.application.page.spend import (
     BY,
     ChargeFilter,
@@ -29,7 +30,7 @@ from spotline.application.page.spend import (
     steps_of,
 )
 from spotline.application.page.state import PageState
-from spotline.application.page.waterfall import bars, waterfall
+from spotline.application.page.waterfall import bars, levels_of, scale_of, waterfall
 from spotline.application.read_model.ports import InputProblem, refused_input
 from spotline.application.selector.state import SelectorOptions
 from spotline.domain.units import MICRO_USD_PER_USD
@@ -55,7 +56,10 @@ def money_page(state: PageState, asked: PageAsked, found: Model) -> Model:
     failed = failed_spend(charges, steps, closed)
     total = sum(charge.cost_micro_usd for charge in charges)
     # A running system knows the limits of now alone; those of a recorded log hold all through it.
-    limits = _limits(state, found if asked.at is None or "options" in found else {})
+    about: About = found.get("about", NOTHING_KNOWN)
+    limits = about.limits if asked.at is None else None
+    if limits is None and about.selector is not None:
+        limits = _limits(state, about.selector)
     return {
         "by": by,
         "ways": tuple(BY),
@@ -68,6 +72,7 @@ def money_page(state: PageState, asked: PageAsked, found: Model) -> Model:
         "unexplained": [charge for charge in charges if not charge.explained],
         "waterfall": told,
         "bars": bars(told),
+        "bars_from": scale_of(levels_of(told))[0],
         "failed": failed[:_MOST_SHOWN],
         "failed_micro_usd": sum(row.cost_micro_usd for row in failed),
         "failed_jobs": len(failed),
@@ -75,7 +80,8 @@ def money_page(state: PageState, asked: PageAsked, found: Model) -> Model:
         "idle_micro_usd": sum(row.idle_micro_usd for row in idle),
         "chart": _chart(state, cumulated(charges, steps)),
         "limits": limits,
-        "uses": _uses(limits or _limits(state, {"options": SelectorOptions()}), asked.tenant),
+        "most_uses": _MOST_SHOWN,
+        "uses": _uses(limits or _limits(state, SelectorOptions()), asked.tenant),
         "rules": compared(state, asked.tenant) if asked.text("rules") == "yes" else None,
         "settled": sum(asked.tenant in ("", each.tenant) for each in state.otherwise.settled),
         "forgotten": state.money.forgotten if not asked.tenant else 0,
@@ -122,7 +128,7 @@ def charges_csv(state: PageState, asked: PageAsked, found: Model) -> Model:
     return {"text": out.getvalue()}
 
 
-def _cells(charge: Charge, start_ns: int) -> Sequence[str | int]:
+def _cells(charge: BilledCharge, start_ns: int) -> Sequence[str | int]:
     decided = charge.command_slot if charge.decided else ""
     return (
         *(charge.seq, charge.slot, start_ns, _cell(charge.job_id), _cell(charge.tenant)),
@@ -189,15 +195,10 @@ def _chart(state: PageState, points: Sequence[Cumulated]) -> TimeChart:
     )
 
 
-def _limits(state: PageState, found: Model) -> LimitsInForce | None:
-    """What a running system said, or what the options of a recorded one make of its log."""
-    said, options = found.get("limits"), found.get("options")
-    if isinstance(said, LimitsInForce):
-        return said
-    if isinstance(options, SelectorOptions):
-        held = state.jobs.held_in_pools()
-        return limits_in_force(state.jobs.spending, options, state.clock(), held)
-    return None
+def _limits(state: PageState, options: SelectorOptions) -> LimitsInForce:
+    """What options of a selector make of what the log says was spent."""
+    held = state.jobs.held_in_pools()
+    return limits_in_force(state.jobs.spending, options, state.clock(), held)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,10 +207,10 @@ class _UseOfLimits:
     spans: Sequence[SpendForecast]
 
 
-def _uses(limits: LimitsInForce | None, tenant: str) -> list[_UseOfLimits]:
+def _uses(limits: LimitsInForce, tenant: str) -> list[_UseOfLimits]:
     """What is used of each limit, in the order they are told; of a tenant its own alone."""
     told: dict[tuple[str, str], list[SpendForecast]] = {}
-    for forecast in spend_forecasts(() if limits is None else limits.uses):
+    for forecast in spend_forecasts(limits.uses):
         use = forecast.use
         if not tenant or use.tenant == tenant:
             told.setdefault((use.what, use.tenant), []).append(forecast)

@@ -100,7 +100,7 @@
         { stroke: () => colour("dim"), grid: { stroke: () => colour("edge"), width: 0.5 }, ticks: { stroke: () => colour("edge") },
           values: TIMES, space: 64 },
         { stroke: () => colour("dim"), grid: { stroke: () => colour("edge"), width: 0.5 }, ticks: { stroke: () => colour("edge") },
-          size: 64, values: (plot, splits) => splits.map((value) => (value === null ? "" : format(value))) },
+          size: 72, values: (plot, splits) => splits.map((value) => (value === null ? "" : format(value))) },
       ],
       series: [{ label: local ? "local time" : "UTC", value: local ? "{YYYY}-{MM}-{DD} {HH}:{mm}" : "{YYYY}-{MM}-{DD} {HH}:{mm}" }, ...lines],
     };
