@@ -532,6 +532,15 @@ def write_page_log(directory: Path, entries: Sequence[StoredEntry]) -> Path:
     return directory
 
 
+def until_slot(entries: Sequence[StoredEntry], last: int) -> Iterator[StoredEntry]:
+    """The entries before the slot after `last` opens."""
+    for entry in entries:
+        event = event_of(entry)
+        if isinstance(event, SlotOpened) and event.slot > last:
+            return
+        yield entry
+
+
 def applied_of(entries: Sequence[StoredEntry]) -> Iterator[Applied]:
     """Entries as a book folds them."""
     for entry in entries:
