@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from http import HTTPStatus
@@ -20,6 +21,7 @@ from spotline.adapters.web.identity import Reader
 from spotline.adapters.web.problems import status_of
 from spotline.application.page.about import NOTHING_KNOWN, About
 from spotline.application.page.book import PageBook
+from spotline.application.page.jobs import JobRow
 from spotline.application.page.now import rows_of, standing_of
 from spotline.application.page.state import PageState
 from spotline.application.read_model.ports import ViewRefused
@@ -31,11 +33,17 @@ CONTENT_SECURITY_POLICY = (
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 
+_PLACES_KEPT = 4
+
 Model = Mapping[str, Any]
 """What a template is given, by name."""
 
 Build = Callable[[PageState, PageAsked, Model], Model]
-"""Makes a page of a state; pure. Its last argument is what `Gather` found."""
+"""Makes a page of a state; pure.
+
+Its last argument is what `Gather` found, with `about` (what is known beside the log) and `rows` (the
+jobs that the caller may see).
+"""
 
 Gather = Callable[[PageAsked], Awaitable[Model]]
 """Asks others for what is not in the book, before the page is made."""
@@ -103,6 +111,7 @@ class Pages:
         self._desk = desk
         self._pages = tuple(pages)
         self._frame = frame
+        self._rows = RowsKept()
 
     def routes(self) -> list[BaseRoute]:
         """A route for each page, and what they load."""
@@ -127,7 +136,9 @@ class Pages:
                 gathered = {} if page.gather is None else await page.gather(asked)
                 found = {"about": await self._frame.about(asked), **gathered}
                 shell = self._shell(page, asked)
-                text = await self._desk.ask(lambda book: _made(page, asked, found, shell, book))
+                text = await self._desk.ask(
+                    lambda book: _made(page, asked, found, shell, book, self._rows)
+                )
                 return _download(page.download, text) if page.download else html(text)
             except ViewRefused as refused:
                 return self.refusal(request, refused)
@@ -200,10 +211,36 @@ def _download(name: str, text: str) -> Response:
     return Response(text, media_type="text/csv; charset=utf-8", headers=headers)
 
 
-def _made(page: Page, asked: PageAsked, found: Model, shell: Shell, book: PageBook) -> str:
+class RowsKept:
+    """The rows of all jobs at the places that were looked at last: every page is made with them.
+
+    The same place has the same rows, for the same tenant and expectations. Only the desk's thread
+    may ask.
+    """
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[tuple[int, str], tuple[About, Sequence[JobRow]]] = OrderedDict()
+
+    def of(self, state: PageState, about: About, tenant: str) -> Sequence[JobRow]:
+        """All jobs that a tenant (empty: anybody) may see."""
+        key = state.applied, tenant
+        known = self._kept.get(key)
+        if known is None or known[0].outlooks is not about.outlooks:
+            known = about, rows_of(state, about, tenant)
+            self._kept[key] = known
+        self._kept.move_to_end(key)
+        while len(self._kept) > _PLACES_KEPT:
+            self._kept.popitem(last=False)
+        return known[1]
+
+
+def _made(
+    page: Page, asked: PageAsked, found: Model, shell: Shell, book: PageBook, kept: RowsKept
+) -> str:
     """A page from the book, in its thread."""
     state, about = book.at(asked.at), found["about"]
-    standing = standing_of(state, rows_of(state, about, asked.tenant), about, asked.tenant)
+    rows = kept.of(state, about, asked.tenant)
+    standing = standing_of(state, rows, about, asked.tenant)
     placed = replace(
         shell,
         clock=state.clock(),
@@ -215,4 +252,9 @@ def _made(page: Page, asked: PageAsked, found: Model, shell: Shell, book: PageBo
         spent_today_micro_usd=standing.spent_today_micro_usd,
         cap_today_micro_usd=standing.cap_today_micro_usd,
     )
-    return rendered(page.template, shell=placed, state=state, **page.build(state, asked, found))
+    return rendered(
+        page.template,
+        shell=placed,
+        state=state,
+        **page.build(state, asked, {**found, "rows": rows}),
+    )

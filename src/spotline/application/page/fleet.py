@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from spotline.application.allocator.jobs_state import JobsState
-from spotline.application.board.messages import JobFlag
-from spotline.application.board.view import view_of
+from spotline.application.board.slack import pace_of
 from spotline.application.page.applied import Applied
 from spotline.domain.events.allocation import AllocationDecided
 from spotline.domain.events.capacity import (
@@ -91,7 +90,6 @@ class SlackAt:
 
     slot: int
     slack_s: int
-    at_risk: bool
 
 
 @dataclass(slots=True)
@@ -158,12 +156,13 @@ class FleetChapter:
             or quoted.quarantined_on_demand_price_micro_usd
         }
         self.set_aside = {key: found for key, found in self.set_aside.items() if key in still}
+        now_ns = max(jobs.board.now_ns, jobs.now_ns)
         for job_id, entry in jobs.board.entries.items():
             if entry.over:
                 continue
-            view = view_of(jobs.board, jobs.statuses[job_id].job, jobs.recent)
-            if view.latest_on_demand_start_ns:
-                at = SlackAt(event.slot, view.slack_s, JobFlag.AT_RISK in view.flags)
+            pace = pace_of(entry, jobs.statuses[job_id].job, jobs.recent, now_ns)
+            if pace.latest_start_ns:
+                at = SlackAt(event.slot, pace.slack_s)
                 self.slacks.setdefault(job_id, deque(maxlen=MOST_SLACKS)).append(at)
 
     def _hold(self, event: CapacityReported, jobs: JobsState) -> None:

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from spotline.application.board.messages import JobFlag, JobPhase
-from spotline.application.page.about import About
 from spotline.application.page.jobs import JobRow
-from spotline.application.page.now import PhaseCount, phase_counts, rows_of, tightness
+from spotline.application.page.now import PhaseCount, phase_counts, tightness
 from spotline.application.page.state import PageState
 from spotline.domain.policies.answer import DecisionReason
 
@@ -73,9 +72,8 @@ class JobList:
     tenants: tuple[str, ...]
 
 
-def job_list(state: PageState, asked: JobsAsked, about: About, tenant: str = "") -> JobList:
-    """Choose the jobs that a caller of a tenant (empty: of any) asks for."""
-    seen = rows_of(state, about, tenant)
+def job_list(state: PageState, seen: Sequence[JobRow], asked: JobsAsked) -> JobList:
+    """Choose the jobs that are asked for, of those that the caller may see."""
     found = sorted((row for row in seen if _wanted(row, asked)), key=_KEYS[asked.order])
     if asked.descending:
         found.reverse()

@@ -121,9 +121,8 @@ def spent_in(state: PageState, span_s: int, tenant: str) -> int:
     return sum(cost for (whose, _), cost in spent.items() if tenant in ("", whose))
 
 
-def now_view(state: PageState, about: About, tenant: str = "") -> NowView:
-    """Make the first page for a tenant (empty: for all)."""
-    rows = rows_of(state, about, tenant)
+def now_view(state: PageState, rows: Sequence[JobRow], about: About, tenant: str = "") -> NowView:
+    """Make the first page for a tenant (empty: for all), of whom `rows` are all jobs."""
     strips = slack_strips(state, rows)
     open_rows = [row for row in rows if not row.view.phase.over]
     return NowView(

@@ -68,7 +68,7 @@ def jobs_page(state: PageState, asked: PageAsked, found: Model) -> Model:
     """The jobs that the address asks for, of those that the caller may see."""
     about: About = found["about"]
     question = _question(asked)
-    listing: JobList = job_list(state, question, about, asked.tenant)
+    listing: JobList = job_list(state, found["rows"], question)
     return {
         "listing": listing,
         "question": question,

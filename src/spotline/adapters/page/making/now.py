@@ -64,7 +64,7 @@ class StripPicture:
 def now_page(state: PageState, asked: PageAsked, found: Model) -> Model:
     """What needs a look, what is held, and how jobs are for time."""
     about: About = found["about"]
-    view = now_view(state, about, asked.tenant)
+    view = now_view(state, found["rows"], about, asked.tenant)
     at_s = [point.start_ns / NS_PER_S for point in view.points]
     return {
         "view": view,
