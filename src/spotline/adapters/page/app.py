@@ -74,10 +74,14 @@ async def anybody(request: Request, page: Page) -> Reader:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
-    """What all pages of a server have in common; without `sign_in` nobody can."""
+    """What all pages of a server have in common; without `sign_in` nobody can.
+
+    `acts` says whether people can do something there.
+    """
 
     source: str
     recorded: bool = False
+    acts: bool = False
     admit: Admit = anybody
     sign_in: SignIn | None = None
 
@@ -140,6 +144,7 @@ class Pages:
             role="" if caller is None else caller.role.value,
             tenant=reader.tenant,
             source=self._frame.source,
+            acts=self._frame.acts,
             bare=True,
         )
 
@@ -161,6 +166,7 @@ class Pages:
             tenant=asked.tenant,
             source=self._frame.source,
             recorded=self._frame.recorded,
+            acts=self._frame.acts,
             at=asked.at,
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from urllib.parse import quote, urlsplit
@@ -45,11 +45,13 @@ class SiteParts:
     """What a site is made of.
 
     `secure` says whether it is reached by TLS: then a browser keeps its session to that alone.
+    `acts` says whether people can do something by it.
     """
 
     door: WebDoor
     source: str
     secure: bool = False
+    acts: bool = False
     sessions: Sessions = field(default_factory=Sessions)
     tries: Tries = field(default_factory=Tries)
     figures: WebFigures = field(default_factory=WebFigures)
@@ -64,9 +66,15 @@ class Site:
         self._listed = tuple(pages)
         self._parts = parts
         self._changes = PageChanges()
-        frame = Frame(source=parts.source, admit=self._admit_page, sign_in=self._asked_to_sign_in)
+        frame = Frame(
+            source=parts.source,
+            acts=parts.acts,
+            admit=self._admit_page,
+            sign_in=self._asked_to_sign_in,
+        )
         self.pages = Pages(desk, pages, frame)
         self._forms: set[str] = {SIGN_IN, SIGN_OUT}
+        self._beside: list[BaseRoute] = []
 
     def apply(self, told: Applied) -> None:
         """Take what was applied. Never waits."""
@@ -81,6 +89,11 @@ class Site:
         """Whether a form may be posted there."""
         return path in self._forms
 
+    def add(self, routes: Sequence[BaseRoute], forms: Iterable[str]) -> None:
+        """Serve more, that asks by `visit` who calls; forms are taken at these paths."""
+        self._beside.extend(routes)
+        self._forms.update(forms)
+
     def routes(self) -> list[BaseRoute]:
         """All that is served."""
         own: list[BaseRoute] = [
@@ -92,7 +105,7 @@ class Site:
         ]
         if not any(page.path == "/" for page in self._listed) and self._listed:
             own.append(Route("/", self._first, methods=["GET"]))
-        return [*self.pages.routes(), *own]
+        return [*self.pages.routes(), *own, *self._beside]
 
     # --- who asks -------------------------------------------------------------------------------
 
