@@ -43,6 +43,7 @@ class StopBuying:
     async def follows(self, acts: Acts, said: Said) -> Follows:
         """What is not bought, and what stays."""
         scope, key = _scope_of(said)
+        said.text("detail")
         return Follows(
             says=(
                 f"Nothing more is bought for {_where(scope, key)}.",
