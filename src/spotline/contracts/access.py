@@ -153,6 +153,7 @@ _METHODS: Mapping[str, tuple[Does, Reach, frozenset[Role]]] = MappingProxyType(
         "OperationsService/GetLimits": (Does.READ, Reach.WHOLE, _WATCHERS),
         "OperationsService/ListAccountModes": (Does.READ, Reach.WHOLE, _WATCHERS),
         "OperationsService/SetAccountMode": (Does.WRITE, Reach.WHOLE, _OPERATORS),
+        "OperationsService/ReadLog": (Does.READ, Reach.WHOLE, _WATCHERS),
         "PlacementService/Place": (Does.WRITE, Reach.TENANT, _OWNERS),
         "PlacementService/Release": (Does.WRITE, Reach.TENANT, _ENDERS),
         "PlacementService/ListPlacements": (Does.READ, Reach.TENANT, _READERS),
