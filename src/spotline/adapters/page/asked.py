@@ -54,9 +54,9 @@ def whole_number(
     """A whole number of an address; None and empty are none; `ViewRefused` as above."""
     if not value:
         return None
-    if value.isascii() and value.isdecimal() and len(value) <= len(str(most)):
-        if least <= int(value) <= most:
-            return int(value)
+    is_whole = value.isascii() and value.isdecimal() and len(value) <= len(str(most))
+    if is_whole and least <= int(value) <= most:
+        return int(value)
     raise refused_input(
         InputProblem(
             field=name, expected=f"a whole number {least}..{most}", found=repr(value[:_LONGEST])

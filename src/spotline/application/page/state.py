@@ -19,7 +19,6 @@ from spotline.domain.events.event import Event
 from spotline.domain.events.market import MarketOpened, SlotOpened
 from spotline.domain.units import NS_PER_S
 
-
 _MOST_LEFT_OUT = 100
 
 
@@ -97,7 +96,9 @@ class PageState:
             try:
                 chapter.fold(placed, self.jobs)
             except Exception as error:  # noqa: BLE001 - only looked at: told on the page itself
-                self.left_out.append(LeftOut(told.seq, told.kind, f"{type(error).__name__}: {error}"))
+                self.left_out.append(
+                    LeftOut(told.seq, told.kind, f"{type(error).__name__}: {error}")
+                )
 
     def _chapters(self) -> tuple[Chapter, ...]:
         return (self.feed,)
