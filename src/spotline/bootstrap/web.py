@@ -15,6 +15,7 @@ from spotline.adapters.page.pages import PAGES
 from spotline.adapters.web.guarding import Guard, WebLimits
 from spotline.adapters.web.serving import WebServer
 from spotline.application.page.applied import Applied, applied
+from spotline.application.read_model.handler import SPEC
 from spotline.replay.recorded import readable_events
 
 
@@ -45,4 +46,7 @@ async def serve_recorded(log: Path, *, address: str, told: Callable[[str], None]
 
 def _applied(log: Path) -> Iterator[Applied]:
     for recorded in readable_events(EventLogReader(log)):
-        yield applied(recorded.event, recorded.envelope, recorded.seq, wall_ns=recorded.stored_ns)
+        # As a running system folds it: the same place is the same page.
+        if isinstance(recorded.event, SPEC.consumes):
+            seq, stored_ns = recorded.seq, recorded.stored_ns
+            yield applied(recorded.event, recorded.envelope, seq, wall_ns=stored_ns)

@@ -7,9 +7,12 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from urllib.parse import quote, urlsplit
 
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp
 
 from spotline.adapters.page.app import Frame, Page, Pages, html
 from spotline.adapters.page.changes import PageChanges, change_texts
@@ -106,6 +109,19 @@ class Site:
         if not any(page.path == "/" for page in self._listed) and self._listed:
             own.append(Route("/", self._first, methods=["GET"]))
         return [*self.pages.routes(), *own, *self._beside]
+
+    def app(self) -> ASGIApp:
+        """The site by itself, for a server that answers nothing else."""
+        made = Starlette(routes=self.routes(), exception_handlers={HTTPException: self._other})
+        made.router.redirect_slashes = False
+        return made
+
+    async def _other(self, request: Request, error: Exception) -> Response:
+        status = HTTPStatus(error.status_code) if isinstance(error, HTTPException) else 500
+        text = rendered(
+            "missing.html", shell=self.pages.bare_shell(request.url.path), status=HTTPStatus(status)
+        )
+        return html(text, HTTPStatus(status))
 
     # --- who asks -------------------------------------------------------------------------------
 
@@ -205,10 +221,11 @@ class Site:
         return self._sign_in_page(here, said, HTTPStatus.UNAUTHORIZED)
 
     async def _sign_in_form(self, request: Request) -> Response:
-        return self._sign_in_page(request.query_params.get("next", "/"))
+        asked = request.query_params
+        return self._sign_in_page(asked.get("next", "/"), code=asked.get("code", ""))
 
     def _sign_in_page(
-        self, onward: str, said: str = "", status: HTTPStatus = HTTPStatus.OK
+        self, onward: str, said: str = "", status: HTTPStatus = HTTPStatus.OK, *, code: str = ""
     ) -> Response:
         text = rendered(
             "sign_in.html",
@@ -216,6 +233,7 @@ class Site:
             csrf=self._parts.sessions.csrf(""),
             onward=own_path(onward),
             said=said,
+            code=code,
             asks=self._asks,
         )
         return html(text, status)
@@ -230,7 +248,9 @@ class Site:
             fields = await posted(request)
             onward = own_path(fields.get("next", "/"))
             self._check_csrf("", fields)
-            session_id = await self._opened(action, fields.get("token", "").strip())
+            code = fields.get("code", "")
+            stated = self._parts.sessions.taken(code) if code else fields.get("token", "").strip()
+            session_id = await self._opened(action, stated)
         except ViewRefused as refused:
             if refused.reason is Reason.UNAUTHENTICATED:
                 self._parts.tries.failed(peer)
