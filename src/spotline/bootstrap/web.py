@@ -23,6 +23,7 @@ from spotline.adapters.web.serving import WebServer
 from spotline.application.operations.fold import ParkedKey
 from spotline.application.page.about import About, Stated
 from spotline.application.page.applied import Applied, applied
+from spotline.application.read_model.handler import SPEC
 from spotline.bootstrap.replaying import Replays
 from spotline.bootstrap.web_recorded import RecordedExplainer, RecordedOutlooks
 from spotline.contracts.batch import unpacked
@@ -79,7 +80,10 @@ async def serve_recorded(log: Path, *, address: str, told: Callable[[str], None]
 
 def _applied(reader: EventLogReader) -> Iterator[Applied]:
     for recorded in readable_events(reader):
-        yield applied(recorded.event, recorded.envelope, recorded.seq, wall_ns=recorded.stored_ns)
+        # As a running system folds it: the same place is the same page.
+        if isinstance(recorded.event, SPEC.consumes):
+            seq, stored_ns = recorded.seq, recorded.stored_ns
+            yield applied(recorded.event, recorded.envelope, seq, wall_ns=stored_ns)
 
 
 def about_log(reader: EventLogReader) -> About:

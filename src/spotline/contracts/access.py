@@ -153,6 +153,7 @@ _METHODS: Mapping[str, tuple[Does, Reach, frozenset[Role]]] = MappingProxyType(
         "OperationsService/GetLimits": (Does.READ, Reach.WHOLE, _WATCHERS),
         "OperationsService/ListAccountModes": (Does.READ, Reach.WHOLE, _WATCHERS),
         "OperationsService/SetAccountMode": (Does.WRITE, Reach.WHOLE, _OPERATORS),
+        "OperationsService/ReadLog": (Does.READ, Reach.WHOLE, _WATCHERS),
         "PlacementService/Place": (Does.WRITE, Reach.TENANT, _OWNERS),
         "PlacementService/Release": (Does.WRITE, Reach.TENANT, _ENDERS),
         "PlacementService/ListPlacements": (Does.READ, Reach.TENANT, _READERS),
@@ -209,6 +210,16 @@ _PAGES: Mapping[str, tuple[Does, Reach, frozenset[Role]]] = MappingProxyType(
         "/system": (Does.READ, Reach.WHOLE, _WATCHERS),
         "/replay": (Does.READ, Reach.WHOLE, _WATCHERS),
         "/account": (Does.READ, Reach.SYSTEM, _READERS),
+        "/act": (Does.READ, Reach.SYSTEM, _READERS),
+        "/act/submit": (Does.READ, Reach.SYSTEM, _READERS),
+        "/act/update": (Does.READ, Reach.SYSTEM, _READERS),
+        "/act/cancel": (Does.READ, Reach.SYSTEM, _READERS),
+        "/act/pause": (Does.READ, Reach.SYSTEM, _READERS),
+        "/act/resume": (Does.READ, Reach.SYSTEM, _READERS),
+        "/act/promote": (Does.READ, Reach.SYSTEM, _READERS),
+        "/act/retry": (Does.READ, Reach.SYSTEM, _READERS),
+        "/act/drop": (Does.READ, Reach.SYSTEM, _READERS),
+        "/act/reap": (Does.READ, Reach.SYSTEM, _READERS),
         "/page/changes": (Does.READ, Reach.TENANT, _READERS),
     }
 )
@@ -228,6 +239,15 @@ _FORMS: Mapping[str, tuple[Does, Reach, frozenset[Role]]] = MappingProxyType(
     {
         "/sign-in": (Does.READ, Reach.SYSTEM, _READERS),
         "/sign-out": (Does.READ, Reach.SYSTEM, _READERS),
+        "/act/submit": (Does.WRITE, Reach.TENANT, _OWNERS),
+        "/act/update": (Does.WRITE, Reach.TENANT, _OWNERS),
+        "/act/cancel": (Does.WRITE, Reach.TENANT, _ENDERS),
+        "/act/pause": (Does.WRITE, Reach.WHOLE, _OPERATORS),
+        "/act/resume": (Does.WRITE, Reach.WHOLE, _OPERATORS),
+        "/act/promote": (Does.WRITE, Reach.WHOLE, _OPERATORS),
+        "/act/retry": (Does.WRITE, Reach.WHOLE, _OPERATORS),
+        "/act/drop": (Does.WRITE, Reach.WHOLE, _OPERATORS),
+        "/act/reap": (Does.WRITE, Reach.WHOLE, _OPERATORS),
     }
 )
 FORM_ACTIONS: Mapping[str, Action] = MappingProxyType(
