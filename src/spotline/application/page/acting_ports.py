@@ -13,6 +13,7 @@ from spotline.application.allocator.messages import (
     SubmissionReceipt,
 )
 from spotline.application.allocator.updates import JobChange
+from spotline.application.explaining.messages import DecisionExplanation, DecisionQuery
 from spotline.application.market_view import MarketStatus
 from spotline.application.operations.messages import (
     AccountModes,
@@ -45,6 +46,10 @@ class JobActs(Protocol):
 
     async def get(self, job_id: str) -> JobStatus:
         """Where a job stands."""
+        ...
+
+    async def explain(self, query: DecisionQuery) -> DecisionExplanation:
+        """Why a decision was what it was; takes seconds."""
         ...
 
     async def update(self, change: JobChange) -> ChangeReceipt:
