@@ -30,12 +30,13 @@ async def serve_recorded(log: Path, *, address: str, told: Callable[[str], None]
     ContractError
         The log cannot be read.
     """
-    desk, bench = PageDesk(), Workbench()
+    # What is read of the log takes long: what is only reckoned does not wait for it.
+    desk, bench, reading = PageDesk(), Workbench(), Workbench()
     try:
         await asyncio.to_thread(desk.read, _applied(log))
         sources = PageSources(
-            explainer=RecordedExplainer(log, bench),
-            outlooks=RecordedOutlooks(log, bench),
+            explainer=RecordedExplainer(log, reading),
+            outlooks=RecordedOutlooks(log, reading),
             outlooks_wait=True,
             desk=desk,
             bench=bench,
@@ -49,6 +50,7 @@ async def serve_recorded(log: Path, *, address: str, told: Callable[[str], None]
         finally:
             await server.stop()
     finally:
+        reading.close()
         bench.close()
         desk.close()
 
