@@ -46,7 +46,9 @@ async def serve_recorded(log: Path, *, address: str, told: Callable[[str], None]
     ContractError
         The log cannot be read.
     """
-    desk, bench, replays = PageDesk(), Workbench(), Replays(log)
+    # What is read of the log takes long: what is only reckoned does not wait for it.
+    desk, bench, reading = PageDesk(), Workbench(), Workbench()
+    replays = Replays(log)
     try:
         reader = EventLogReader(log)
         await asyncio.to_thread(desk.read, _applied(reader))
@@ -58,8 +60,8 @@ async def serve_recorded(log: Path, *, address: str, told: Callable[[str], None]
             return replace(about, replay=replays.answer(replay_asked(asked)))
 
         sources = PageSources(
-            explainer=RecordedExplainer(log, bench),
-            outlooks=RecordedOutlooks(log, bench),
+            explainer=RecordedExplainer(log, reading),
+            outlooks=RecordedOutlooks(log, reading),
             outlooks_wait=True,
             desk=desk,
             bench=bench,
@@ -74,6 +76,7 @@ async def serve_recorded(log: Path, *, address: str, told: Callable[[str], None]
             await server.stop()
     finally:
         replays.close()
+        reading.close()
         bench.close()
         desk.close()
 
