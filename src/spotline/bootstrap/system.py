@@ -44,6 +44,7 @@ from spotline.bootstrap.installed import (
 )
 from spotline.bootstrap.live import NO_FEEDS, LiveFeeds
 from spotline.bootstrap.parts import BusAddress, PartHooks
+from spotline.bootstrap.read_model import serve_read_model
 from spotline.bootstrap.same_market import check_same_market, market_of_wall_clock
 from spotline.bootstrap.servers import (
     AllocatorParts,
@@ -52,7 +53,6 @@ from spotline.bootstrap.servers import (
     serve_analytics_apart,
     serve_configurator,
     serve_placer,
-    serve_read_model,
 )
 from spotline.bootstrap.settled_log import noted_at_the_end, settle_log
 from spotline.bootstrap.tables import tables_of_this_machine

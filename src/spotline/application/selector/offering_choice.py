@@ -9,7 +9,7 @@ from spotline.domain.events.market import SlotOpened
 from spotline.domain.jobs.job import Job, Throughput
 from spotline.domain.jobs.program import JobProgram, compile_program
 from spotline.domain.jobs.stay import claim_on, stay_on
-from spotline.domain.market.offering import Count, Offering, Reservation
+from spotline.domain.market.offering import Count, Offering
 from spotline.domain.remembered import Same
 
 # Slots of the past that say how much spot an offering carries.
@@ -44,15 +44,38 @@ def best_offering(
     """
     taken = _taken(running)
     for _, _, offering_id in _ranks(job, offerings, opened, past, taken):
-        reservation = offerings[offering_id].reservation
-        if reservation is None or has_room(reservation, job, taken.get(offering_id, 0)):
+        if has_room(offerings, offering_id, job, taken):
             return offering_id
     return None
 
 
-def has_room(reservation: Reservation, job: Job, taken: int) -> bool:
-    """Whether the claims of other jobs, `taken` instances, leave room for that of this one."""
-    return taken + claim_on(reservation, job.allowed_counts) <= reservation.instances
+def has_room(
+    offerings: Mapping[str, Offering], offering_id: str, job: Job, taken: Mapping[str, int]
+) -> bool:
+    """Whether the claims of other jobs leave room for that of this one; off reservations, always.
+
+    Parameters
+    ----------
+    taken
+        Instances that other jobs claim, by offering id. The money of a savings plan is claimed by
+        all of its offerings together.
+    """
+    reservation = offerings[offering_id].reservation
+    if reservation is None:
+        return True
+    claim = claim_on(reservation, job.allowed_counts)
+    if taken.get(offering_id, 0) + claim > reservation.instances:
+        return False
+    if not reservation.plan:
+        return True
+    claimed = sum(
+        count * other.sunk_price_micro_usd
+        for name, count in taken.items()
+        if name in offerings
+        and (other := offerings[name].reservation) is not None
+        and other.plan == reservation.plan
+    )
+    return claimed + claim * reservation.sunk_price_micro_usd <= reservation.plan_micro_usd_per_hour
 
 
 def leaves_for(
