@@ -18,8 +18,8 @@ from spotline.adapters.page.acts_served import ActPages
 from spotline.adapters.page.asked_identity import AskedIdentity
 from spotline.adapters.page.desk import PageDesk
 from spotline.adapters.page.pages import PAGES
-from spotline.adapters.page.sessions import Sessions
-from spotline.adapters.page.site import SIGN_IN, Site, SiteParts
+from spotline.adapters.page.sessions import BrowserSessions
+from spotline.adapters.page.site import SIGN_IN, PageSite, SiteParts
 from spotline.adapters.web.guarding import Guard, WebFigures, WebLimits
 from spotline.adapters.web.identity import WebDoor
 from spotline.adapters.web.serving import WebServer
@@ -98,7 +98,7 @@ async def serve_running(
         The system cannot be reached at the start, or does not let this user read its log.
     """
     identity = client_identity(system)
-    sessions, figures, limits = Sessions(), WebFigures(), limits or WebLimits()
+    sessions, figures, limits = BrowserSessions(), WebFigures(), limits or WebLimits()
     door = WebDoor(None if identity is None else AskedIdentity(system, identity), figures.denials)
     async with AsyncExitStack() as stack:
         desk = PageDesk()
@@ -111,7 +111,7 @@ async def serve_running(
             figures=figures,
             limits=limits,
         )
-        site = Site(desk, PAGES, parts)
+        site = PageSite(desk, PAGES, parts)
         acts = ActPages(site, GrpcActing(system, identity))
         site.add(acts.routes(), acts.paths())
         client = await stack.enter_async_context(
@@ -140,7 +140,7 @@ async def serve_running(
             raise refused.exceptions[0] from None
 
 
-def _first_page(bound: str, sessions: Sessions, identity: ClientIdentity | None) -> str:
+def _first_page(bound: str, sessions: BrowserSessions, identity: ClientIdentity | None) -> str:
     if identity is None:
         return f"http://{bound}/"
     # What watches is enough to look; who has another token signs in with that to act.
