@@ -23,6 +23,8 @@ T = TypeVar("T")
 # Deciding goes before showing.
 _NICENESS = 10
 _A_TURN = 500
+# Of a log that is folded from its beginning events come faster than they are folded here.
+_MOST_WAITING = 20_000
 
 
 class FileShelf:
@@ -65,8 +67,10 @@ class PageDesk:
         self._closed = False
 
     def apply(self, told: Applied) -> None:
-        """Take an event; it is folded in the thread. Never waits."""
+        """Take an event; it is folded in the thread. Waits for it where very many wait already."""
         self._waiting.append(told)
+        if len(self._waiting) >= _MOST_WAITING:
+            self._thread.submit(self._fold, _A_TURN).result()
         self._wake()
 
     async def ask(self, work: Callable[[PageBook], T]) -> T:
