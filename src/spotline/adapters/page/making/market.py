@@ -29,6 +29,7 @@ from spotline.domain.units import MICRO_USD_PER_USD, NS_PER_S
 ROWS_A_PAGE = 100
 _MOST_MARKS = 30
 _MOST_SHOWN = 20
+_MINUTE_NS = 60 * NS_PER_S
 
 
 def market_page(state: PageState, asked: PageAsked, found: Model) -> Model:
@@ -84,15 +85,18 @@ def offering_page(state: PageState, asked: PageAsked, found: Model) -> Model:
     if shown is None:
         shown = issued[0] if issued else -1
     points = fan_points(state, name, shown)
+    uncounted = all(each.available is None for each in seen)
     losses = losses_of(state, name, asked.tenant)
     refusals = refusals_of(state, name, asked.tenant)
+    marks = _marks(seen, losses, refusals)
     return {
         "row": rows[0],
         "seen": len(seen),
         "believed": sum(each.believed for each in seen),
-        "unknown": sum(each.available is None for each in seen),
-        "prices": _prices(seen),
-        "counts": _counts(seen, losses, refusals),
+        "uncounted": uncounted,
+        # What nobody counts has no picture of its own to mark.
+        "prices": _prices(seen, marks if uncounted else ()),
+        "counts": _counts(seen, marks),
         "issued": issued,
         "shown": shown,
         "points": points,
@@ -113,7 +117,7 @@ def _dollars(micro_usd: int) -> float:
     return micro_usd / MICRO_USD_PER_USD
 
 
-def _prices(seen: Sequence[SlotSeen]) -> TimeChart:
+def _prices(seen: Sequence[SlotSeen], marks: Sequence[Mark]) -> TimeChart:
     return TimeChart(
         name="prices",
         title="Price of an instance-hour",
@@ -133,31 +137,32 @@ def _prices(seen: Sequence[SlotSeen]) -> TimeChart:
                 steps=True,
             ),
         ],
+        marks=marks,
     )
 
 
-def _counts(
+def _marks(
     seen: Sequence[SlotSeen], losses: Sequence[Loss], refusals: Sequence[RefusedLaunch]
-) -> TimeChart:
+) -> list[Mark]:
+    """Where instances were lost and launches refused, the latest; one of each a minute."""
     first_ns = seen[0].opened_ns if seen else 0
-    marks = [
-        *((loss.market_ns, f"{loss.instances} lost") for loss in losses),
-        *((refusal.market_ns, "refused") for refusal in refusals),
+    told = {
+        *((loss.market_ns // _MINUTE_NS, "lost") for loss in losses),
+        *((refusal.market_ns // _MINUTE_NS, "refused") for refusal in refusals),
+    }
+    latest = sorted(mark for mark in told if mark[0] >= first_ns // _MINUTE_NS)[-_MOST_MARKS:]
+    return [
+        Mark(
+            at_s=minute * 60.0,
+            # Refusals come in crowds: the line alone says so, and the note below.
+            name="lost" if what == "lost" else "",
+            colour="bad" if what == "lost" else "strong",
+        )
+        for minute, what in latest
     ]
-    latest = sorted(mark for mark in marks if mark[0] >= first_ns)[-_MOST_MARKS:]
-    said: set[tuple[int, str]] = set()
-    kept = []
-    for at_ns, name in latest:
-        # Marks of the same minute would lie on each other.
-        if (at_ns // NS_PER_S // 60, name) not in said:
-            said.add((at_ns // NS_PER_S // 60, name))
-            kept.append(
-                Mark(
-                    at_s=seconds_of_ns(at_ns),
-                    name="lost" if name.endswith("lost") else "",
-                    colour="bad" if name.endswith("lost") else "strong",
-                )
-            )
+
+
+def _counts(seen: Sequence[SlotSeen], marks: Sequence[Mark]) -> TimeChart:
     return TimeChart(
         name="counts",
         title="Spot instances there; a gap where nobody knows",
@@ -172,7 +177,7 @@ def _counts(
                 filled=True,
             )
         ],
-        marks=kept,
+        marks=marks,
     )
 
 
