@@ -27,7 +27,8 @@ from spotline.application.read_model.ports import InputProblem, refused_input
 from spotline.domain.units import MICRO_USD_PER_USD, NS_PER_S
 
 ROWS_A_PAGE = 100
-_MOST_MARKS = 30
+_MOST_LOST = 20
+_REFUSED_PARTS = 12
 _MOST_SHOWN = 20
 _MINUTE_NS = 60 * NS_PER_S
 
@@ -144,13 +145,23 @@ def _prices(seen: Sequence[SlotSeen], marks: Sequence[Mark]) -> TimeChart:
 def _marks(
     seen: Sequence[SlotSeen], losses: Sequence[Loss], refusals: Sequence[RefusedLaunch]
 ) -> list[Mark]:
-    """Where instances were lost and launches refused, the latest; one of each a minute."""
-    first_ns = seen[0].opened_ns if seen else 0
-    told = {
-        *((loss.market_ns // _MINUTE_NS, "lost") for loss in losses),
-        *((refusal.market_ns // _MINUTE_NS, "refused") for refusal in refusals),
-    }
-    latest = sorted(mark for mark in told if mark[0] >= first_ns // _MINUTE_NS)[-_MOST_MARKS:]
+    """Where instances were lost and launches refused; of refusals one for each part of the time."""
+    if not seen:
+        return []
+    first, last = seen[0].opened_ns // _MINUTE_NS, seen[-1].opened_ns // _MINUTE_NS
+    part = max(1, (last - first) // _REFUSED_PARTS)
+    lost = {loss.market_ns // _MINUTE_NS for loss in losses if loss.market_ns >= seen[0].opened_ns}
+    refused: dict[int, int] = {}
+    for refusal in refusals:
+        minute = refusal.market_ns // _MINUTE_NS
+        if minute >= first:
+            refused.setdefault((minute - first) // part, minute)
+    latest = sorted(
+        (
+            *((minute, "lost") for minute in sorted(lost)[-_MOST_LOST:]),
+            *((minute, "refused") for minute in refused.values()),
+        )
+    )
     return [
         Mark(
             at_s=minute * 60.0,
