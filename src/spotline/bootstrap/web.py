@@ -16,13 +16,16 @@ from spotline.adapters.page.app import Frame, Pages
 from spotline.adapters.page.asked import PageAsked
 from spotline.adapters.page.desk import PageDesk
 from spotline.adapters.page.making.replay import replay_asked
-from spotline.adapters.page.pages import PAGES
+from spotline.adapters.page.pages import pages_with
+from spotline.adapters.page.sources import PageSources, Workbench
 from spotline.adapters.web.guarding import Guard, WebLimits
 from spotline.adapters.web.serving import WebServer
 from spotline.application.operations.fold import ParkedKey
 from spotline.application.page.about import About, Stated
 from spotline.application.page.applied import Applied, applied
+from spotline.application.read_model.handler import SPEC
 from spotline.bootstrap.replaying import Replays
+from spotline.bootstrap.web_recorded import RecordedExplainer, RecordedOutlooks
 from spotline.contracts.batch import unpacked
 from spotline.contracts.codec import json_of
 from spotline.contracts.errors import ContractError
@@ -43,18 +46,28 @@ async def serve_recorded(log: Path, *, address: str, told: Callable[[str], None]
     ContractError
         The log cannot be read.
     """
-    desk, replays = PageDesk(), Replays(log)
+    # What is read of the log takes long: what is only reckoned does not wait for it.
+    desk, bench, reading = PageDesk(), Workbench(), Workbench()
+    replays = Replays(log)
     try:
-        await asyncio.to_thread(desk.read, _applied(log))
-        about = about_log(log)
+        reader = EventLogReader(log)
+        await asyncio.to_thread(desk.read, _applied(reader))
+        about = about_log(reader)
 
         async def told_of(asked: PageAsked) -> About:
             if asked.path != REPLAY_PATH:
                 return about
             return replace(about, replay=replays.answer(replay_asked(asked)))
 
+        sources = PageSources(
+            explainer=RecordedExplainer(log, reading),
+            outlooks=RecordedOutlooks(log, reading),
+            outlooks_wait=True,
+            desk=desk,
+            bench=bench,
+        )
         frame = Frame(source=f"recorded log {log}", recorded=True, about=told_of)
-        app = Starlette(routes=Pages(desk, PAGES, frame).routes())
+        app = Starlette(routes=Pages(desk, pages_with(sources), frame).routes())
         server = WebServer(Guard(app, WebLimits()), address=address)
         told(await server.start())
         try:
@@ -63,15 +76,20 @@ async def serve_recorded(log: Path, *, address: str, told: Callable[[str], None]
             await server.stop()
     finally:
         replays.close()
+        reading.close()
+        bench.close()
         desk.close()
 
 
-def _applied(log: Path) -> Iterator[Applied]:
-    for recorded in readable_events(EventLogReader(log)):
-        yield applied(recorded.event, recorded.envelope, recorded.seq, wall_ns=recorded.stored_ns)
+def _applied(reader: EventLogReader) -> Iterator[Applied]:
+    for recorded in readable_events(reader):
+        # As a running system folds it: the same place is the same page.
+        if isinstance(recorded.event, SPEC.consumes):
+            seq, stored_ns = recorded.seq, recorded.stored_ns
+            yield applied(recorded.event, recorded.envelope, seq, wall_ns=stored_ns)
 
 
-def about_log(log: Path) -> About:
+def about_log(reader: EventLogReader) -> About:
     """What a log's manifest says of its run.
 
     Raises
@@ -81,7 +99,6 @@ def about_log(log: Path) -> About:
     ContractError
         It states settings that are none.
     """
-    reader = EventLogReader(log)
     manifest = reader.manifest
     recorded = manifest.environment
     return About(

@@ -4,26 +4,29 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
-from starlette.staticfiles import StaticFiles
 
 from spotline.adapters.page.asked import PageAsked, whole_number
 from spotline.adapters.page.desk import PageDesk
 from spotline.adapters.page.rendering import rendered
 from spotline.adapters.page.shell import Destination, Shell
+from spotline.adapters.page.static_files import PageFiles
+from spotline.adapters.web.identity import Reader
+from spotline.adapters.web.problems import status_of
 from spotline.application.page.about import NOTHING_KNOWN, About
 from spotline.application.page.book import PageBook
 from spotline.application.page.jobs import JobRow
 from spotline.application.page.now import rows_of, standing_of
 from spotline.application.page.state import PageState
 from spotline.application.read_model.ports import ViewRefused
-from spotline.contracts.access import Caller
+from spotline.contracts.access import Action, Does, DoorKind, Reach, Role
+from spotline.contracts.reasons import Reason
 
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -52,6 +55,8 @@ class Page:
 
     `name` is empty for pages that are not in the navigation; `under` is the path of the one they
     belong to. `whole` pages show all tenants' together: a caller of one tenant may not see them.
+    `download` is the name of the file that one is which is no page, a table of comma-separated
+    values.
     """
 
     path: str
@@ -61,25 +66,44 @@ class Page:
     under: str = ""
     whole: bool = False
     gather: Gather | None = None
+    download: str = ""
+
+
+_ANYBODY = Action(
+    door=DoorKind.HTTP, name="GET", does=Does.READ, reach=Reach.SYSTEM, roles=frozenset(Role)
+)
+
+Admit = Callable[[Request, Page], Awaitable[Reader]]
+"""Says who asks for a page; `ViewRefused` where he may not."""
+
+SignIn = Callable[[Request, ViewRefused], Response]
+"""What is answered to whoever has not proved who he is."""
+
+
+async def anybody(request: Request, page: Page) -> Reader:
+    """Ask nobody who he is: everybody sees everything."""
+    return Reader(_ANYBODY)
+
+
+async def nothing_about(asked: PageAsked) -> About:
+    """Know nothing beside the log."""
+    return NOTHING_KNOWN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
-    """What all pages of a server have in common; `about` says what is known beside the log."""
+    """What all pages of a server have in common; without `sign_in` nobody can.
+
+    `acts` says whether people can do something there.
+    `about` says what is known beside the log.
+    """
 
     source: str
     recorded: bool = False
-    whose: Callable[[Request], Awaitable[Caller | None]] = field(default=lambda request: _nobody())
-    csrf: Callable[[Request], str] = field(default=lambda request: "")
-    about: Callable[[PageAsked], Awaitable[About]] = field(default=lambda asked: _unknown())
-
-
-async def _unknown() -> About:
-    return NOTHING_KNOWN
-
-
-async def _nobody() -> Caller | None:
-    return None
+    acts: bool = False
+    admit: Admit = anybody
+    sign_in: SignIn | None = None
+    about: Callable[[PageAsked], Awaitable[About]] = nothing_about
 
 
 class Pages:
@@ -96,28 +120,28 @@ class Pages:
         routes: list[BaseRoute] = [
             Route(page.path, self._answering(page), methods=["GET"]) for page in self._pages
         ]
-        files = StaticFiles(packages=[("spotline.adapters.page", "static")])
-        return [*routes, Mount("/static", files)]
+        return [*routes, Mount("/static", PageFiles())]
 
     def _answering(self, page: Page) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
             try:
-                caller = await self._frame.whose(request)
+                reader = await self._frame.admit(request, page)
                 query = dict(request.query_params)
                 asked = PageAsked(
                     path=request.url.path,
                     params=request.path_params,
                     query=query,
-                    caller=caller,
+                    caller=reader.caller,
+                    token=reader.token,
                     at=whole_number("at", query.get("at")),
                 )
                 gathered = {} if page.gather is None else await page.gather(asked)
                 found = {"about": await self._frame.about(asked), **gathered}
-                shell = self._shell(page, asked, request)
+                shell = self._shell(page, asked)
                 text = await self._desk.ask(
                     lambda book: _made(page, asked, found, shell, book, self._rows)
                 )
-                return html(text)
+                return _download(page.download, text) if page.download else html(text)
             except ViewRefused as refused:
                 return self.refusal(request, refused)
 
@@ -125,39 +149,70 @@ class Pages:
 
     def refusal(self, request: Request, refused: ViewRefused) -> Response:
         """A page that says why there is none."""
-        from spotline.adapters.web.problems import status_of
-
-        shell = Shell(path=request.url.path, source=self._frame.source)
+        if refused.reason is Reason.UNAUTHENTICATED and self._frame.sign_in is not None:
+            return self._frame.sign_in(request, refused)
+        shell = self.bare_shell(request.url.path)
         status = status_of(refused)
         text = rendered("refused.html", shell=shell, status=status, refused=refused)
         return html(text, status)
 
-    def _shell(self, page: Page, asked: PageAsked, request: Request) -> Shell:
-        here = page.under or page.path
+    def bare_shell(self, path: str, reader: Reader | None = None, *, under: str = "") -> Shell:
+        """The frame of what is made of no place in the log; without a reader it leads nowhere."""
+        if reader is None:
+            return Shell(path=path, source=self._frame.source, bare=True)
+        caller = reader.caller
+        return Shell(
+            path=path,
+            destinations=self._destinations(under or path, reader.tenant),
+            subject="" if caller is None else caller.subject,
+            role="" if caller is None else caller.role.value,
+            tenant=reader.tenant,
+            source=self._frame.source,
+            acts=self._frame.acts,
+            bare=True,
+        )
+
+    def _destinations(self, here: str, tenant: str) -> tuple[Destination, ...]:
+        return tuple(
+            Destination(name=other.name, path=other.path, current=other.path == here)
+            for other in self._pages
+            if other.name and not (other.whole and tenant)
+        )
+
+    def _shell(self, page: Page, asked: PageAsked) -> Shell:
         caller = asked.caller
         return Shell(
             path=asked.path,
             query=asked.query,
-            destinations=tuple(
-                Destination(name=other.name, path=other.path, current=other.path == here)
-                for other in self._pages
-                if other.name and not (other.whole and asked.tenant)
-            ),
+            destinations=self._destinations(page.under or page.path, asked.tenant),
             subject="" if caller is None else caller.subject,
             role="" if caller is None else caller.role.value,
             tenant=asked.tenant,
-            csrf=self._frame.csrf(request),
             source=self._frame.source,
             recorded=self._frame.recorded,
+            acts=self._frame.acts,
             at=asked.at,
         )
 
 
 def html(text: str, status: HTTPStatus = HTTPStatus.OK) -> HTMLResponse:
-    """A page, with what browsers are told of it."""
-    return HTMLResponse(
-        text, status_code=status, headers={"Content-Security-Policy": CONTENT_SECURITY_POLICY}
-    )
+    """A page, with what browsers are told of it.
+
+    Of a page without a referrer a browser does not say whose forms are.
+    """
+    headers = {"Content-Security-Policy": CONTENT_SECURITY_POLICY, "Referrer-Policy": "same-origin"}
+    if status is HTTPStatus.UNAUTHORIZED:
+        headers["WWW-Authenticate"] = 'Bearer realm="spotline"'
+    return HTMLResponse(text, status_code=status, headers=headers)
+
+
+def _download(name: str, text: str) -> Response:
+    """A table that is kept as a file."""
+    headers = {
+        "Content-Security-Policy": CONTENT_SECURITY_POLICY,
+        "Content-Disposition": f'attachment; filename="{name}"',
+    }
+    return Response(text, media_type="text/csv; charset=utf-8", headers=headers)
 
 
 class RowsKept:

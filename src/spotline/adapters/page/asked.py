@@ -17,7 +17,8 @@ class PageAsked:
     """A request for a page.
 
     `at` is the past slot that is asked for, None for now. `caller` is None where nobody is asked who
-    he is: then all is shown. `params` are parts of the path, `query` what follows it.
+    he is: then all is shown. `token` is what he proved it by, to ask others in his name. `params`
+    are parts of the path, `query` what follows it.
     """
 
     path: str
@@ -25,6 +26,7 @@ class PageAsked:
     query: Mapping[str, str] = field(default_factory=dict)
     caller: Caller | None = None
     at: int | None = None
+    token: str = field(default="", repr=False)
 
     @property
     def tenant(self) -> str:
@@ -52,9 +54,9 @@ def whole_number(
     """A whole number of an address; None and empty are none; `ViewRefused` as above."""
     if not value:
         return None
-    if value.isascii() and value.isdecimal() and len(value) <= len(str(most)):
-        if least <= int(value) <= most:
-            return int(value)
+    is_whole = value.isascii() and value.isdecimal() and len(value) <= len(str(most))
+    if is_whole and least <= int(value) <= most:
+        return int(value)
     raise refused_input(
         InputProblem(
             field=name, expected=f"a whole number {least}..{most}", found=repr(value[:_LONGEST])

@@ -11,7 +11,7 @@ from markupsafe import Markup
 from spotline.domain.jobs.lot import Lot
 from spotline.domain.units import NS_PER_S, PPM
 
-NOTHING = "–"
+NOTHING = "\N{EN DASH}"
 _MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
 
 

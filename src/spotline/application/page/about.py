@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from spotline.application.operations.fold import ParkedKey
-from spotline.application.operations.messages import SystemStatus
+from spotline.application.operations.messages import LimitsInForce, SystemStatus
 from spotline.application.page.replaying import ReplayShown
 from spotline.application.selector.state import SelectorOptions
 from spotline.domain.jobs.outlook import JobOutlook
@@ -35,7 +35,8 @@ class AuditLine:
 class About:
     """Of which run the pages are.
 
-    `selector` are the options that limits come from, None where they are not known. `versions` and
+    `selector` are the options that limits come from, None where they are not known; `limits` are
+    what a running system says that it holds to now. `versions` and
     `settings` are for people to read. `outlooks` are what is expected of open jobs now, by job,
     `system` is what services say of themselves, None where none runs. `parked_content` is what parked
     entries hold, as JSON, by service and event id. `audit` is the newest first, empty for callers
@@ -44,6 +45,7 @@ class About:
     """
 
     selector: SelectorOptions | None = None
+    limits: LimitsInForce | None = None
     versions: tuple[Stated, ...] = ()
     settings: tuple[Stated, ...] = ()
     outlooks: Mapping[str, JobOutlook] = field(default_factory=dict)
