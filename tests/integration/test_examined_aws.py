@@ -15,11 +15,13 @@ import pytest
 from typer.testing import CliRunner
 
 from spotline.adapters.clouds.aws.api import BotoApi
-from spotline.adapters.clouds.aws.calls import BILLING, EXAMINING, INTERRUPTING, OBSERVING
+from spotline.adapters.clouds.aws.calls import ADVISED, BILLING, EXAMINING, INTERRUPTING
 from spotline.adapters.clouds.aws.certify.opening import processes_of
 from spotline.adapters.clouds.aws.certify.trial import AwsTrial, TrialPlan
 from spotline.adapters.clouds.aws.doctor.examination import examine
+from spotline.adapters.clouds.aws.feeds.advice import PlacementAdvice
 from spotline.adapters.clouds.aws.feeds.feed import AwsMarketFeed, FeedPace
+from spotline.adapters.clouds.aws.feeds.placement_scores import PlacementScores
 from spotline.adapters.clouds.aws.feeds.wall import SystemWall
 from spotline.adapters.clouds.aws.reader import ApiReader
 from spotline.adapters.files.spotline_yaml.reading import read_config
@@ -178,10 +180,11 @@ async def test_the_doctor_names_what_an_account_may_not_do(rehearsal, reader):
     assert "ec2:DescribeSubnets" in told["launch template", CheckOutcome.WARNING].next_step
 
 
-async def test_the_feed_quotes_what_the_market_says(rehearsal):
-    api = ApiReader(rehearsal.settings, OBSERVING)
+async def test_the_feed_quotes_what_the_market_says(rehearsal, tmp_path):
+    api = ApiReader(rehearsal.settings, ADVISED)
+    advice = PlacementAdvice(PlacementScores(api, tmp_path / "scores.json"), 16)
     try:
-        feed = AwsMarketFeed(rehearsal.settings, api, SystemWall(), pace=FeedPace())
+        feed = AwsMarketFeed(rehearsal.settings, api, SystemWall(), pace=FeedPace(), advice=advice)
         offerings = await feed.offerings()
         async with asyncio.timeout(PATIENCE_S), aclosing(feed.quotes()) as quotes:
             said = [await anext(quotes) for _ in offerings]
@@ -195,6 +198,9 @@ async def test_the_feed_quotes_what_the_market_says(rehearsal):
         for quote in said
     } == {offering.offering_id: TYPES[offering.instance_type][2:] for offering in traded.offerings}
     assert not any(quote.spot_available.known for quote in said)
+    # Eight are there in each zone, half of what is asked for; advice changes no price.
+    assert {quote.placement_score for quote in said} == {5}
+    assert all(quote.scored_ns for quote in said)
 
 
 class FisOfRehearsal:
