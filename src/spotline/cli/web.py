@@ -34,7 +34,7 @@ def web(
                 serve_recorded(
                     log,
                     address=http_address,
-                    told=lambda bound: print_line(f"http://{bound}/jobs"),
+                    told=lambda bound: print_line(f"http://{bound}/"),
                 )
             )
         except KeyboardInterrupt:

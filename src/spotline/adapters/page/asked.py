@@ -17,7 +17,8 @@ class PageAsked:
     """A request for a page.
 
     `at` is the past slot that is asked for, None for now. `caller` is None where nobody is asked who
-    he is: then all is shown. `params` are parts of the path, `query` what follows it.
+    he is: then all is shown. `token` is what he proved it by, to ask others in his name. `params`
+    are parts of the path, `query` what follows it.
     """
 
     path: str
@@ -25,6 +26,7 @@ class PageAsked:
     query: Mapping[str, str] = field(default_factory=dict)
     caller: Caller | None = None
     at: int | None = None
+    token: str = field(default="", repr=False)
 
     @property
     def tenant(self) -> str:

@@ -23,6 +23,8 @@ T = TypeVar("T")
 # Deciding goes before showing.
 _NICENESS = 10
 _A_TURN = 500
+# Of a log that is folded from its beginning events come faster than they are folded here.
+_MOST_WAITING = 20_000
 
 
 class FileShelf:
@@ -58,15 +60,17 @@ class PageDesk:
     def __init__(self) -> None:
         self._shelf = FileShelf()
         self._book = PageBook(self._shelf)
-        self._thread = ThreadPoolExecutor(1, "page", initializer=_yield_to_others)
+        self._thread = ThreadPoolExecutor(1, "page", initializer=yield_to_others)
         self._waiting: deque[Applied] = deque()
         self._folding: Future[None] | None = None
         self._lock = threading.Lock()
         self._closed = False
 
     def apply(self, told: Applied) -> None:
-        """Take an event; it is folded in the thread. Never waits."""
+        """Take an event; it is folded in the thread. Waits for it where very many wait already."""
         self._waiting.append(told)
+        if len(self._waiting) >= _MOST_WAITING:
+            self._thread.submit(self._fold, _A_TURN).result()
         self._wake()
 
     async def ask(self, work: Callable[[PageBook], T]) -> T:
@@ -116,7 +120,7 @@ class PageDesk:
             self._book.apply(told)
 
 
-def _yield_to_others() -> None:
+def yield_to_others() -> None:
     """Be scheduled behind the threads that decide, where the system knows niceness of threads."""
     if hasattr(os, "setpriority"):
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)

@@ -24,8 +24,9 @@ class Shell:
     """The frame of a page.
 
     `at` is the past slot that is shown, None for now; slots from `first_slot` to `last_slot` can be.
-    `csrf` is empty where nothing can be changed. `subject` is empty where nobody is asked who he is.
-    `source` says of what this is: a running system, or which recorded log.
+    `subject` is empty where nobody is asked who he is.
+    `source` says of what this is: a running system, or which recorded log. A `bare` page is made of
+    no place in the log, such as a form.
     """
 
     path: str
@@ -34,9 +35,9 @@ class Shell:
     subject: str = ""
     role: str = ""
     tenant: str = ""
-    csrf: str = ""
     source: str = ""
     recorded: bool = False
+    bare: bool = False
     clock: ClockReading | None = None
     seq: int = 0
     at: int | None = None
@@ -50,7 +51,7 @@ class Shell:
     @property
     def live(self) -> bool:
         """Whether what is shown goes on."""
-        return self.at is None and not self.recorded
+        return self.at is None and not self.recorded and not self.bare
 
     @property
     def mode(self) -> str:

@@ -20,6 +20,7 @@ from spotline.replay.divergence import SAME
 from spotline.replay.handlers import handlers_of
 from spotline.replay.parts import answer_in_process
 from spotline.replay.verify import verify
+from tests.depth import examples
 from tests.fakes.allocator import job
 from tests.fakes.recorded_run import manifest_of, small_market
 from tests.fakes.reserved import SETTINGS, entries_of_run, events_of_run, with_one
@@ -67,7 +68,7 @@ def arrivals(draw: st.DrawFn):
     return made
 
 
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=examples(20))
 @given(arrivals(), st.integers(2, 8), st.integers(3, 30))
 def test_hard_deadlines_are_kept_wherever_a_reservation_ends(jobs, instances, lasts):
     market = with_one(MARKET, instances=instances, slots=lasts)

@@ -27,6 +27,7 @@ from spotline.contracts.errors import ConfigError, ContractError
 from spotline.domain.market.market_clock import WALL_TIME, MarketClock
 from spotline.domain.market.offering import Disks
 from spotline.domain.units import NS_PER_S
+from tests.depth import examples
 from tests.eventually import PATIENCE_S
 from tests.fakes.aws_account import NO_DISKS, ScriptedAccount, refused, settings
 from tests.fakes.trial_account import NO_CAPACITY, TrialAccount
@@ -300,7 +301,7 @@ async def test_what_could_cost_too_much_is_not_begun():
     assert account.instances == {}
 
 
-@settings_of_law(max_examples=30)
+@settings_of_law(max_examples=examples(30))
 @given(
     launches=st.integers(1, 9),
     lease_s=st.integers(1, 10_000),
