@@ -271,6 +271,17 @@ class Quote:
         return max(0, (now_ns - self.ts_event_ns) // NS_PER_S)
 
 
+def is_reserved(quote: Quote) -> bool:
+    """Whether a quote is of a reservation: what it offers costs nothing more, but for its disks.
+
+    The rule of `domain.jobs.offer.is_paid_for`, on a quote.
+    """
+    spot = quote.spot_available
+    return quote.on_demand_price_micro_usd == 0 or (
+        quote.spot_price_micro_usd == NO_SPOT_PRICE_MICRO_USD and spot.known and not spot.instances
+    )
+
+
 def check_price(offering: Offering, quote: Quote) -> None:
     """Refuse an on-demand price that cannot be of `offering`.
 
