@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -107,6 +107,7 @@ async def running_site(
     *,
     authenticator: Authenticator | None = None,
     limits: WebLimits | None = None,
+    prepare: Callable[[Site], None] = lambda site: None,
     **parts: Any,
 ) -> AsyncIterator[RunningSite]:
     """A server of views and pages on a free loopback port, until the block is left."""
@@ -118,6 +119,7 @@ async def running_site(
         PAGES,
         SiteParts(door=door, source="test", figures=figures, limits=limits, **parts),
     )
+    prepare(site)
     host = FedHost(views)
 
     def end() -> None:

@@ -50,6 +50,7 @@ from spotline.domain.jobs.job import Deadline, DeadlineKind, Job, Throughput
 from spotline.domain.jobs.lot import JobHolding, Lot
 from spotline.domain.jobs.outlook import JobOutlook
 from spotline.domain.limits.freezes import Freeze, FreezeReason, FreezeScope
+from spotline.domain.limits.spending import Spending, SpendLimit
 from spotline.domain.market.offering import CapacityType, Count, Offering, Provenance, Quote
 from spotline.domain.market.slot_quote import SlotQuote
 from spotline.domain.modes import Mode
@@ -61,6 +62,9 @@ from tests.samples.events import JOB, START_NS, source_of
 SLOT_S = 1800
 SLOT_NS = SLOT_S * NS_PER_S
 TENANTS = ("vision", "search", "speech")
+
+LIMITS = Spending(total=SpendLimit(micro_usd_per_day=2_500_000_000))
+"""Of which `every_member` uses nine tenths."""
 
 # What a job of the first log is to be at its end, in the words of its name.
 RUNNING, WAITING, INTERRUPTED = "it runs", "it waits", "it was interrupted"
@@ -523,6 +527,7 @@ def write_page_log(directory: Path, entries: Sequence[StoredEntry]) -> Path:
             stream="SPOTLINE_0",
             started_ns=START_NS,
             environment=environment(),
+            settings={"selector": {"spending": LIMITS.to_json()}},
             first_seq=entries[0].seq,
             last_seq=entries[-1].seq,
         ),

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 EVERY, ENDED, EMPTY = "every-member", "ended-market", "empty-market"
+CUT, CUT_AT = "cut", 9
+"""The first log as it was at the end of that slot."""
 
 
 @dataclass(frozen=True)

@@ -19,12 +19,19 @@ from tests.samples.page_logs import (
     ended_market,
     every_member,
     large,
+    until_slot,
     write_page_log,
 )
-from tests.web.cases import EMPTY, ENDED, EVERY
+from tests.web.cases import CUT, CUT_AT, EMPTY, ENDED, EVERY
 
 SHOTS = Path(__file__).parent / "shots"
-LOGS = {EVERY: every_member, ENDED: ended_market, EMPTY: empty_market, "large": large}
+
+
+def _cut():
+    return list(until_slot(every_member(), CUT_AT))
+
+
+LOGS = {EVERY: every_member, ENDED: ended_market, EMPTY: empty_market, CUT: _cut, "large": large}
 
 _FLAGS = (
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
@@ -86,7 +93,7 @@ def served(tmp_path_factory):
 
     def address_of(name):
         if name not in running:
-            made = LOGS[name]() if isinstance(name, str) else name
+            made = LOGS[name]()
             directory = tmp_path_factory.mktemp("logs") / str(len(running))
             running[name] = Served(write_page_log(directory, made))
         return running[name].address

@@ -31,7 +31,7 @@ def test_a_large_system_opens_and_updates_fast(served, visits, path, capsys):
     page.evaluate(_UPDATE)
     update_s = _task_s(session) - before_s
     with capsys.disabled():
-        print(
+        print(  # noqa: T201
             f"\n{path}: first view {first_s:.2f} s, {taken:,.0f} bytes; "
             f"update {1000 * update_s:.0f} ms of the main thread"
         )

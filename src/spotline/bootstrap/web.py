@@ -23,6 +23,7 @@ from spotline.adapters.web.serving import WebServer
 from spotline.application.operations.fold import ParkedKey
 from spotline.application.page.about import About, Stated
 from spotline.application.page.applied import Applied, applied
+from spotline.application.read_model.handler import SPEC
 from spotline.bootstrap.replaying import Replays
 from spotline.bootstrap.web_recorded import RecordedExplainer, RecordedOutlooks
 from spotline.contracts.batch import unpacked
@@ -45,7 +46,9 @@ async def serve_recorded(log: Path, *, address: str, told: Callable[[str], None]
     ContractError
         The log cannot be read.
     """
-    desk, bench, replays = PageDesk(), Workbench(), Replays(log)
+    # What is read of the log takes long: what is only reckoned does not wait for it.
+    desk, bench, reading = PageDesk(), Workbench(), Workbench()
+    replays = Replays(log)
     try:
         reader = EventLogReader(log)
         await asyncio.to_thread(desk.read, _applied(reader))
@@ -57,8 +60,8 @@ async def serve_recorded(log: Path, *, address: str, told: Callable[[str], None]
             return replace(about, replay=replays.answer(replay_asked(asked)))
 
         sources = PageSources(
-            explainer=RecordedExplainer(log, bench),
-            outlooks=RecordedOutlooks(log, bench),
+            explainer=RecordedExplainer(log, reading),
+            outlooks=RecordedOutlooks(log, reading),
             outlooks_wait=True,
             desk=desk,
             bench=bench,
@@ -73,13 +76,17 @@ async def serve_recorded(log: Path, *, address: str, told: Callable[[str], None]
             await server.stop()
     finally:
         replays.close()
+        reading.close()
         bench.close()
         desk.close()
 
 
 def _applied(reader: EventLogReader) -> Iterator[Applied]:
     for recorded in readable_events(reader):
-        yield applied(recorded.event, recorded.envelope, recorded.seq, wall_ns=recorded.stored_ns)
+        # As a running system folds it: the same place is the same page.
+        if isinstance(recorded.event, SPEC.consumes):
+            seq, stored_ns = recorded.seq, recorded.stored_ns
+            yield applied(recorded.event, recorded.envelope, seq, wall_ns=stored_ns)
 
 
 def about_log(reader: EventLogReader) -> About:

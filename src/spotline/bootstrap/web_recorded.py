@@ -32,7 +32,7 @@ class RecordedExplainer:
         self._opened: tuple[LogExplainer, RecordedEntries] | None = None
         self._kept: OrderedDict[DecisionQuery, DecisionExplanation] = OrderedDict()
 
-    async def explain(self, query: DecisionQuery) -> DecisionExplanation:
+    async def explain(self, query: DecisionQuery, *, token: str = "") -> DecisionExplanation:
         """See `Explainer`."""
         return await self._bench.work(lambda: self._explained(query))
 
@@ -68,7 +68,7 @@ class RecordedOutlooks:
         self._jobs: dict[str, Job] = {}
         self._kept: OrderedDict[tuple[str, int], JobOutlook | None] = OrderedDict()
 
-    async def outlook(self, job_id: str, at: int | None) -> JobOutlook | None:
+    async def outlook(self, job_id: str, at: int | None, *, token: str = "") -> JobOutlook | None:
         """See `Outlooks`."""
         return await self._bench.work(lambda: self._worked_out(job_id, at))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -40,25 +40,31 @@ class RecordedEvent:
     stored_ns: int
 
 
-def readable_events(entries: Iterable[StoredEntry]) -> list[RecordedEvent]:
-    """Decode a log as its services did: what cannot be read and what came twice is passed over."""
-    ids: set[str] = set()
-    events = []
-    for entry in chain.from_iterable(map(_events_of, entries)):
-        if is_dead_letter(entry):
-            continue
-        try:
-            envelope, event = entry.envelope(), event_of(entry)
-        except ContractError:
-            continue
-        if envelope.event_id not in ids:
-            ids.add(envelope.event_id)
-            events.append(
-                RecordedEvent(
-                    event=event, envelope=envelope, seq=entry.seq, stored_ns=entry.stored_ns
+class ReadableLog:
+    """Decodes a log as its services did: what cannot be read and what came twice is passed over."""
+
+    def __init__(self) -> None:
+        self._ids: set[str] = set()
+
+    def events_of(self, entry: StoredEntry) -> Iterator[RecordedEvent]:
+        """The events of the next entry."""
+        for stored in _events_of(entry):
+            if is_dead_letter(stored):
+                continue
+            try:
+                envelope, event = stored.envelope(), event_of(stored)
+            except ContractError:
+                continue
+            if envelope.event_id not in self._ids:
+                self._ids.add(envelope.event_id)
+                yield RecordedEvent(
+                    event=event, envelope=envelope, seq=stored.seq, stored_ns=stored.stored_ns
                 )
-            )
-    return events
+
+
+def readable_events(entries: Iterable[StoredEntry]) -> list[RecordedEvent]:
+    """Decode a whole log; see `ReadableLog`."""
+    return list(chain.from_iterable(map(ReadableLog().events_of, entries)))
 
 
 def _events_of(entry: StoredEntry) -> tuple[StoredEntry, ...]:

@@ -94,11 +94,13 @@ async def nothing_about(asked: PageAsked) -> About:
 class Frame:
     """What all pages of a server have in common; without `sign_in` nobody can.
 
+    `acts` says whether people can do something there.
     `about` says what is known beside the log.
     """
 
     source: str
     recorded: bool = False
+    acts: bool = False
     admit: Admit = anybody
     sign_in: SignIn | None = None
     about: Callable[[PageAsked], Awaitable[About]] = nothing_about
@@ -166,6 +168,7 @@ class Pages:
             role="" if caller is None else caller.role.value,
             tenant=reader.tenant,
             source=self._frame.source,
+            acts=self._frame.acts,
             bare=True,
         )
 
@@ -187,6 +190,7 @@ class Pages:
             tenant=asked.tenant,
             source=self._frame.source,
             recorded=self._frame.recorded,
+            acts=self._frame.acts,
             at=asked.at,
         )
 

@@ -19,6 +19,7 @@ from spotline.contracts.reasons import Reason
 
 IDLE_S = 2 * 3600.0
 LIFE_S = 12 * 3600.0
+OFFER_S = 600.0
 MOST_SESSIONS = 512
 MOST_OF_A_TOKEN = 16
 MOST_TRIES = 10
@@ -65,6 +66,28 @@ class Sessions:
         self._draw = draw
         self._secret = draw().encode()
         self._open: dict[str, _Open] = {}
+        self._offered: dict[str, _Open] = {}
+
+    def offer(self, token: str) -> str:
+        """A code that stands for a token, once and for `OFFER_S` seconds."""
+        code, now_s = self._draw(), self._clock()
+        self._offered[_key(code)] = _Open(token, now_s, now_s)
+        return code
+
+    def taken(self, code: str) -> str:
+        """The token that a code stands for; from now on it stands for none.
+
+        Raises
+        ------
+        ViewRefused
+            It stands for none.
+        """
+        offered = self._offered.pop(_key(code), None)
+        if offered is None or self._clock() >= offered.opened_s + OFFER_S:
+            raise ViewRefused(
+                Reason.UNAUTHENTICATED, "the link was used before, or is too old; show a token"
+            )
+        return offered.token
 
     def open(self, token: str) -> str:
         """Begin a session of whoever has this token, which was checked; its id."""

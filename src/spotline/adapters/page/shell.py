@@ -26,7 +26,7 @@ class Shell:
     `at` is the past slot that is shown, None for now; slots from `first_slot` to `last_slot` can be.
     `subject` is empty where nobody is asked who he is.
     `source` says of what this is: a running system, or which recorded log. A `bare` page is made of
-    no place in the log, such as a form.
+    no place in the log, such as a form. With `acts` there is something that people can do.
     """
 
     path: str
@@ -38,6 +38,7 @@ class Shell:
     source: str = ""
     recorded: bool = False
     bare: bool = False
+    acts: bool = False
     clock: ClockReading | None = None
     seq: int = 0
     at: int | None = None

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from urllib.parse import quote, urlsplit
 
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp
 
-from spotline.adapters.page.app import Frame, Page, Pages, html
+from spotline.adapters.page.app import Frame, Page, Pages, html, nothing_about
+from spotline.adapters.page.asked import PageAsked
 from spotline.adapters.page.changes import PageChanges, change_texts
 from spotline.adapters.page.desk import PageDesk
 from spotline.adapters.page.forms import CSRF_FIELD, check_origin, posted
@@ -22,6 +26,7 @@ from spotline.adapters.web.identity import Reader, WebDoor
 from spotline.adapters.web.problems import status_of
 from spotline.adapters.web.streaming import EVENT_STREAM
 from spotline.application.identity.permission import role_denial
+from spotline.application.page.about import About
 from spotline.application.page.applied import Applied
 from spotline.application.read_model.ports import ViewRefused
 from spotline.contracts.access import HTTP_ACTIONS, ROLE_MEANINGS, Action
@@ -45,11 +50,14 @@ class SiteParts:
     """What a site is made of.
 
     `secure` says whether it is reached by TLS: then a browser keeps its session to that alone.
+    `acts` says whether people can do something by it, `about` what is known beside the log.
     """
 
     door: WebDoor
     source: str
     secure: bool = False
+    acts: bool = False
+    about: Callable[[PageAsked], Awaitable[About]] = nothing_about
     sessions: Sessions = field(default_factory=Sessions)
     tries: Tries = field(default_factory=Tries)
     figures: WebFigures = field(default_factory=WebFigures)
@@ -64,9 +72,16 @@ class Site:
         self._listed = tuple(pages)
         self._parts = parts
         self._changes = PageChanges()
-        frame = Frame(source=parts.source, admit=self._admit_page, sign_in=self._asked_to_sign_in)
+        frame = Frame(
+            source=parts.source,
+            acts=parts.acts,
+            about=parts.about,
+            admit=self._admit_page,
+            sign_in=self._asked_to_sign_in,
+        )
         self.pages = Pages(desk, pages, frame)
         self._forms: set[str] = {SIGN_IN, SIGN_OUT}
+        self._beside: list[BaseRoute] = []
 
     def apply(self, told: Applied) -> None:
         """Take what was applied. Never waits."""
@@ -81,6 +96,11 @@ class Site:
         """Whether a form may be posted there."""
         return path in self._forms
 
+    def add(self, routes: Sequence[BaseRoute], forms: Iterable[str]) -> None:
+        """Serve more, that asks by `visit` who calls; forms are taken at these paths."""
+        self._beside.extend(routes)
+        self._forms.update(forms)
+
     def routes(self) -> list[BaseRoute]:
         """All that is served."""
         own: list[BaseRoute] = [
@@ -92,7 +112,20 @@ class Site:
         ]
         if not any(page.path == "/" for page in self._listed) and self._listed:
             own.append(Route("/", self._first, methods=["GET"]))
-        return [*self.pages.routes(), *own]
+        return [*self.pages.routes(), *own, *self._beside]
+
+    def app(self) -> ASGIApp:
+        """The site by itself, for a server that answers nothing else."""
+        made = Starlette(routes=self.routes(), exception_handlers={HTTPException: self._other})
+        made.router.redirect_slashes = False
+        return made
+
+    async def _other(self, request: Request, error: Exception) -> Response:
+        status = HTTPStatus(error.status_code) if isinstance(error, HTTPException) else 500
+        text = rendered(
+            "missing.html", shell=self.pages.bare_shell(request.url.path), status=HTTPStatus(status)
+        )
+        return html(text, HTTPStatus(status))
 
     # --- who asks -------------------------------------------------------------------------------
 
@@ -192,10 +225,11 @@ class Site:
         return self._sign_in_page(here, said, HTTPStatus.UNAUTHORIZED)
 
     async def _sign_in_form(self, request: Request) -> Response:
-        return self._sign_in_page(request.query_params.get("next", "/"))
+        asked = request.query_params
+        return self._sign_in_page(asked.get("next", "/"), code=asked.get("code", ""))
 
     def _sign_in_page(
-        self, onward: str, said: str = "", status: HTTPStatus = HTTPStatus.OK
+        self, onward: str, said: str = "", status: HTTPStatus = HTTPStatus.OK, *, code: str = ""
     ) -> Response:
         text = rendered(
             "sign_in.html",
@@ -203,6 +237,7 @@ class Site:
             csrf=self._parts.sessions.csrf(""),
             onward=own_path(onward),
             said=said,
+            code=code,
             asks=self._asks,
         )
         return html(text, status)
@@ -217,7 +252,9 @@ class Site:
             fields = await posted(request)
             onward = own_path(fields.get("next", "/"))
             self._check_csrf("", fields)
-            session_id = await self._opened(action, fields.get("token", "").strip())
+            code = fields.get("code", "")
+            stated = self._parts.sessions.taken(code) if code else fields.get("token", "").strip()
+            session_id = await self._opened(action, stated)
         except ViewRefused as refused:
             if refused.reason is Reason.UNAUTHENTICATED:
                 self._parts.tries.failed(peer)

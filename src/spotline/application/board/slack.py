@@ -48,7 +48,7 @@ def pace_of(entry: BoardEntry, job: Job, market: MarketFold, now_ns: int) -> Job
     left = work_left_quanta(entry, job)
     latest_ns = done_at_ns = 0
     lots = {lot.offering_id: lot for lot in entry.held}
-    empty: set[tuple[Throughput, int, bool, bool]] = set()
+    empty: set[tuple[Throughput, int | None, bool, bool]] = set()
     for offering in market.offerings:
         throughput = job.throughput_on(offering.offering_id, offering.instance_type)
         if throughput is None:

@@ -11,8 +11,8 @@ from spotline.domain.jobs.outlook import JobOutlook
 class Explainer(Protocol):
     """Explains decisions: of a recorded log, or by asking the allocator. Takes seconds."""
 
-    async def explain(self, query: DecisionQuery) -> DecisionExplanation:
-        """Why a decision was what it was.
+    async def explain(self, query: DecisionQuery, *, token: str = "") -> DecisionExplanation:
+        """Why a decision was what it was; `token` is that of whoever asks, empty for nobody's.
 
         Raises
         ------
@@ -25,8 +25,8 @@ class Explainer(Protocol):
 class Outlooks(Protocol):
     """Says what is expected of a job. May take seconds."""
 
-    async def outlook(self, job_id: str, at: int | None) -> JobOutlook | None:
-        """What was expected at the end of slot `at`, None: what is now.
+    async def outlook(self, job_id: str, at: int | None, *, token: str = "") -> JobOutlook | None:
+        """What was expected at the end of slot `at`, None: what is now; `token` as above.
 
         Returns
         -------

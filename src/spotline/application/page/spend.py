@@ -293,11 +293,13 @@ def cumulated(
 
 def steps_of(state: PageState, wanted: ChargeFilter) -> list[SlotProgress]:
     """How far the jobs of a filter came in its period; of an offering or a kind alone nothing can be said."""
-    tenants = {job_id: status.job.tenant for job_id, status in state.jobs.statuses.items()}
+    tenants = {}
+    if wanted.tenant:
+        tenants = {job_id: status.job.tenant for job_id, status in state.jobs.statuses.items()}
     return [
         step
         for step in state.money.all_steps()
         if wanted.in_period(step.slot)
         and wanted.job_id in ("", step.job_id)
-        and wanted.tenant in ("", tenants.get(step.job_id, ""))
+        and (not wanted.tenant or tenants.get(step.job_id) == wanted.tenant)
     ]

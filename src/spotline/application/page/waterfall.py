@@ -17,7 +17,7 @@ Copies of checkpoints are a part of their own in every class.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import MappingProxyType
 
 from spotline.application.page.money import BilledCharge, SlotProgress
@@ -59,14 +59,42 @@ _MEANS: Mapping[str, str] = {
 }
 
 
-@dataclass(slots=True)
 class _Slot:
-    worth: int = 0
-    progress: int = 0
-    needed_s: int = -1
-    late: bool = False
-    told: bool = False
-    charges: list[BilledCharge] = field(default_factory=list)
+    """A slot of a job: how far it came, and what it was charged, summed."""
+
+    __slots__ = (
+        *("worth", "progress", "needed_s", "late", "told", "charges", "copies", "bill"),
+        *("on_demand", "held_s", "discount", "reserved"),
+    )
+
+    def __init__(self) -> None:
+        self.worth = self.progress = self.charges = self.copies = self.bill = 0
+        self.on_demand = self.held_s = self.discount = 0
+        self.needed_s = -1
+        self.late = self.told = False
+        self.reserved = True
+
+    def come(self, step: SlotProgress) -> None:
+        self.worth += step.worth_micro_usd
+        self.progress += step.progress_ppm
+        self.late = self.late or step.late
+        self.needed_s = -1 if self.told else step.needed_instance_s
+        self.told = True
+
+    def charge(self, charge: BilledCharge) -> None:
+        self.charges += 1
+        cost = charge.cost_micro_usd
+        if not charge.instances:
+            self.copies += cost
+            return
+        self.bill += cost
+        self.on_demand += charge.on_demand_micro_usd
+        self.held_s += charge.instances * charge.held_s
+        kind = charge.kind
+        if kind == "spot":
+            self.discount += cost - charge.on_demand_micro_usd
+        if kind != "reserved":
+            self.reserved = False
 
 
 def waterfall(
@@ -88,14 +116,9 @@ def waterfall(
     """
     slots: dict[tuple[str, int], _Slot] = {}
     for step in steps:
-        slot = slots.setdefault((step.job_id, step.slot), _Slot())
-        slot.worth += step.worth_micro_usd
-        slot.progress += step.progress_ppm
-        slot.late = slot.late or step.late
-        slot.needed_s = step.needed_instance_s if not slot.told else -1
-        slot.told = True
+        _slot_of(slots, step.job_id, step.slot).come(step)
     for charge in charges:
-        slots.setdefault((charge.job_id, charge.slot), _Slot()).charges.append(charge)
+        _slot_of(slots, charge.job_id, charge.slot).charge(charge)
     sums = dict.fromkeys(_MEANS, 0)
     worth = actual = 0
     for (job_id, number), slot in slots.items():
@@ -103,10 +126,12 @@ def waterfall(
             # Its bill is not in yet.
             continue
         slot.told = slot.told or number > closed.get(job_id, number)
-        actual += sum(charge.cost_micro_usd for charge in slot.charges)
-        if quoted.get(job_id, 0):
-            worth += slot.worth
-        _add(sums, slot, is_quoted=bool(quoted.get(job_id, 0)))
+        actual += slot.bill + slot.copies
+        if not quoted.get(job_id, 0):
+            sums["not compared"] += slot.bill + slot.copies
+            continue
+        worth += slot.worth
+        _add(sums, slot)
     jobs = {job_id for job_id, _ in slots}
     compared = {job_id for job_id in jobs if quoted.get(job_id, 0)}
     return Waterfall(
@@ -121,36 +146,35 @@ def waterfall(
     )
 
 
-def _add(sums: dict[str, int], slot: _Slot, *, is_quoted: bool) -> None:
-    """Add the parts of a job's slot: they are its bill less the worth of its work."""
-    held = [charge for charge in slot.charges if charge.instances]
-    bill = sum(charge.cost_micro_usd for charge in held)
-    copies = sum(charge.cost_micro_usd for charge in slot.charges) - bill
-    if not is_quoted or not slot.told:
-        sums["not compared"] += bill + copies - (slot.worth if is_quoted else 0)
+def _slot_of(slots: dict[tuple[str, int], _Slot], job_id: str, number: int) -> _Slot:
+    key = job_id, number
+    slot = slots.get(key)
+    if slot is None:
+        slot = slots[key] = _Slot()
+    return slot
+
+
+def _add(sums: dict[str, int], slot: _Slot) -> None:
+    """Add the parts of a slot of a job that was quoted: they are its bill less the worth of its work."""
+    if not slot.told:
+        sums["not compared"] += slot.bill + slot.copies - slot.worth
         return
-    sums["moves"] += copies
+    sums["moves"] += slot.copies
+    differs = slot.bill - slot.worth
     if slot.late:
-        sums["late"] += bill - slot.worth
+        sums["late"] += differs
     elif slot.progress <= 0:
-        sums["no progress"] += bill - slot.worth
-    elif held and all(charge.kind == "reserved" for charge in held):
-        sums["reserved"] += bill - slot.worth
+        sums["no progress"] += differs
+    elif slot.reserved and slot.held_s:
+        sums["reserved"] += differs
     else:
-        _add_compared(sums, slot, held)
-
-
-def _add_compared(sums: dict[str, int], slot: _Slot, held: Sequence[BilledCharge]) -> None:
-    on_demand = sum(charge.on_demand_micro_usd for charge in held)
-    held_s = sum(charge.instances * charge.held_s for charge in held)
-    overhead = 0
-    if 0 <= slot.needed_s < held_s:
-        overhead = on_demand * (held_s - slot.needed_s) // held_s
-    sums["restarts"] += overhead
-    sums["timing"] += on_demand - overhead - slot.worth
-    for charge in held:
-        name = "spot discount" if charge.kind == "spot" else "billing rules"
-        sums[name] += charge.cost_micro_usd - charge.on_demand_micro_usd
+        overhead = 0
+        if 0 <= slot.needed_s < slot.held_s:
+            overhead = slot.on_demand * (slot.held_s - slot.needed_s) // slot.held_s
+        sums["restarts"] += overhead
+        sums["timing"] += slot.on_demand - overhead - slot.worth
+        sums["spot discount"] += slot.discount
+        sums["billing rules"] += slot.bill - slot.on_demand - slot.discount
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

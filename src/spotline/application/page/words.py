@@ -112,7 +112,7 @@ _REFUSALS: Mapping[Enum, Said] = {
         "not allowed", "the account may not do this: a person has to look at its rights"
     ),
     RefusalClass.THROTTLED: Said("throttled", "too many calls: it is asked again later"),
-    RefusalClass.SERVER: Said("provider's fault", "the provider failed: it is asked again"),
+    RefusalClass.SERVER: Said("fault of the provider", "the provider failed: it is asked again"),
     RefusalClass.NETWORK: Said("network", "the provider could not be reached"),
     RefusalClass.TOKEN_MISMATCH: Said(
         "token mismatch", "the token was used for another request, or its instances are gone"

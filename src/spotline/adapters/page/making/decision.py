@@ -48,7 +48,7 @@ class DecisionMaker:
             job_id=asked.params["job_id"], slot=_slot(asked), revision=asked.number("revision")
         )
         try:
-            return {"explanation": await explainer.explain(query)}
+            return {"explanation": await explainer.explain(query, token=asked.token)}
         except SpotlineError as error:
             return {"refused": str(error)}
 

@@ -57,11 +57,15 @@ class JobMaker:
 
     async def outlook(self, asked: PageAsked) -> Model:
         """What is expected, however long that takes."""
-        outlooks = self.sources.outlooks
+        outlooks, desk = self.sources.outlooks, self.sources.desk
         if outlooks is None:
             return {}
+        job_id = asked.params["job_id"]
+        if desk is not None:
+            part = job_id
+            job_id = await desk.ask(lambda book: whole_id(book.at(asked.at), part, asked.tenant))
         try:
-            return {"outlook": await outlooks.outlook(asked.params["job_id"], asked.at)}
+            return {"outlook": await outlooks.outlook(job_id, asked.at, token=asked.token)}
         except SpotlineError as error:
             return {"outlook_refused": str(error)}
 
