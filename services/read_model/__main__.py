@@ -9,7 +9,7 @@ import structlog
 from services.read_model.settings import ReadModelSettings
 from spotline.bootstrap.parts import BusAddress, PartHooks
 from spotline.bootstrap.process import main
-from spotline.bootstrap.servers import serve_read_model
+from spotline.bootstrap.read_model import serve_read_model
 
 _log = structlog.get_logger(__name__)
 

@@ -32,8 +32,13 @@ from spotline.adapters.grpc.kit.serving import GrpcServer
 from spotline.adapters.grpc.placer.server import PlacerServer
 from spotline.adapters.grpc.placer.servicer import pipeline_decided
 from spotline.adapters.identity.instances import Identity, sha256_of
-from spotline.adapters.web.app import web_app
+from spotline.adapters.page.desk import PageDesk
+from spotline.adapters.page.pages import PAGES
+from spotline.adapters.page.site import Site, SiteParts
+from spotline.adapters.web.app import Beside, web_app
 from spotline.adapters.web.fold_views import FoldViews
+from spotline.adapters.web.guarding import WebFigures
+from spotline.adapters.web.identity import WebDoor
 from spotline.adapters.web.serving import WebServer
 from spotline.application.allocator.gang_facts import AgentTimes
 from spotline.application.analytics.messages import (
@@ -46,8 +51,10 @@ from spotline.application.configurator.knowledge import KnowledgeBase
 from spotline.application.identity.audit import AuditDoor
 from spotline.application.market_view import ClockReading
 from spotline.application.operations.messages import ServiceStatus, SystemStatus
+from spotline.application.page.applied import applied
 from spotline.application.placer.messages import pipeline_id_for
 from spotline.application.placer.options import PlacerOptions
+from spotline.contracts.build import envelope_for
 from spotline.domain.events.lifecycle import AdmissionRecorded, JobSubmitted
 from spotline.domain.events.training import AgentJoined
 from spotline.runtime.applied import AppliedFeed
@@ -191,7 +198,8 @@ class Doors:
         try:
             connection.request("GET", path, headers=headers)
             response = connection.getresponse()
-            first = path.startswith("/v1/watch") and response.status == 200
+            streams = path.startswith(("/v1/watch", "/page/changes"))
+            first = streams and response.status == 200
             return response.status, "" if first else response.read().decode()
         finally:
             connection.close()
@@ -283,15 +291,32 @@ async def all_doors(folder: Path) -> AsyncIterator[Doors]:
         views = FoldViews()
         fed = FedHost(views)
         fed.feed(*opened_events(), *events)
+        figures, denied = WebFigures(), DeniedCallers(trail, AuditDoor.HTTP)
+        desk = PageDesk()
+        stack.callback(desk.close)
+        door = WebDoor(KnownTokens(), figures.denials, denied)
+        site = Site(desk, PAGES, SiteParts(door=door, source="test", secure=True, figures=figures))
+        for number, event in enumerate((*opened_events(), *events), start=1):
+            envelope = envelope_for(
+                event, event_id=f"e-{number}", source="test", causation_id="", correlation_id="c"
+            )
+            site.apply(applied(event, envelope, number))
+
+        def end_streams() -> None:
+            views.end()
+            site.end()
+
         web = WebServer(
             web_app(
                 views,
                 authenticator=KnownTokens(),
                 system=_well,
-                denied=DeniedCallers(trail, AuditDoor.HTTP),
+                denied=denied,
+                figures=figures,
+                beside=Beside(routes=site.routes(), takes_form=site.takes_form),
             ),
             address=free,
-            end_streams=views.end,
+            end_streams=end_streams,
             tls=identities.server().tls_context(),
         )
         bound = await web.start()

@@ -191,12 +191,12 @@ def provoke_http(here: Planted, said: Said) -> None:
     host, _, port = here.system.http_address.rpartition(":")
     context = ssl.create_default_context(cadata=here.ca_pem)
     for name in HTTP_ACTIONS:
-        path = name.removeprefix("GET ").replace("{job_id}", "j1")
+        method, _, path = name.replace("{job_id}", "j1").partition(" ")
         for token, query in ((JWT, ""), (here.revoked, ""), (here.key, "?limit=none")):
             connection = http.client.HTTPSConnection(host, int(port), context=context, timeout=20)
             try:
                 connection.request(
-                    "GET", path + query, headers={"Authorization": f"Bearer {token}"}
+                    method, path + query, headers={"Authorization": f"Bearer {token}"}
                 )
                 response = connection.getresponse()
                 body = b"" if response.status == 200 else response.read()

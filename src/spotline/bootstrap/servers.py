@@ -10,18 +10,16 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spotline.adapters.audit.tallied import DeniedCallers
 from spotline.adapters.nats.connection import NatsConnection
 from spotline.application.allocation.on_demand_quote import DEFAULT_QUOTE_MARGIN
 from spotline.application.analytics.options import StatisticsOptions
-from spotline.application.identity.audit import AuditDoor
 from spotline.application.placer.handler import PlaceHandler
 from spotline.application.placer.options import PlacerOptions
 from spotline.application.selector.state import SelectorOptions
-from spotline.bootstrap.agents import AgentsAt, AgentSide, host_of
+from spotline.bootstrap.agents import AgentsAt, AgentSide
 from spotline.bootstrap.answering import ServedHost, answer_while_following
 from spotline.bootstrap.explaining import LiveExplainer
-from spotline.bootstrap.facts import ended_tasks, limits_of, system_probe
+from spotline.bootstrap.facts import limits_of, system_probe
 from spotline.bootstrap.health import Hosted
 from spotline.bootstrap.own_loop import in_own_loop
 from spotline.bootstrap.parts import BusAddress, PartHooks, open_part, open_stream
@@ -29,14 +27,12 @@ from spotline.contracts.limits import CallerLimits
 from spotline.contracts.subjects import StreamPart
 from spotline.domain.configuration.configuration import MeasuredRun
 from spotline.runtime.applied import AppliedFeed
-from spotline.runtime.metrics import HTTP_STATUS
 from spotline.runtime.service import Listener, ServiceHost
 from spotline.runtime.telemetry import telemetry_for
 
 if TYPE_CHECKING:
     from spotline.adapters.grpc.allocator.server import RpcServer
     from spotline.adapters.nats.heartbeats import HeardServices
-    from spotline.adapters.web.guarding import WebFigures
     from spotline.application.allocator.handler import JobsState
 
 
@@ -368,98 +364,6 @@ async def serve_analytics_apart(
             listening=tell,
         ),
         name="analytics",
-    )
-
-
-async def serve_read_model(
-    bus: BusAddress,
-    *,
-    address: str,
-    hosts: tuple[str, ...] = (),
-    allocator_address: str = "",
-    hooks: PartHooks,
-    listening: Callable[[str], None] | None = None,
-) -> None:
-    """Fold where jobs stand, and answer HTTP at `address`; `listening` is told the bound address.
-
-    Callers may name it by the loopback's names and by `hosts`. What is expected of jobs is asked of
-    the allocator at `allocator_address`; empty: it is not told.
-
-    Raises
-    ------
-    ConfigError
-        The address is malformed or taken.
-    """
-    from spotline.adapters.grpc.allocator.client import JobClient
-    from spotline.adapters.grpc.operations.client import OperationsClient
-    from spotline.adapters.web.app import web_app
-    from spotline.adapters.web.asked_outlooks import AskedOutlooks
-    from spotline.adapters.web.asked_system import AskedSystem
-    from spotline.adapters.web.fold_views import FoldViews
-    from spotline.adapters.web.guarding import WebFigures
-    from spotline.adapters.web.serving import WebServer
-    from spotline.application.read_model.handler import ReadModelHandler
-
-    async with AsyncExitStack() as stack:
-        connection, stream = await stack.enter_async_context(open_stream(bus, name="read_model"))
-        outlooks, system = None, None
-        if allocator_address:
-            known = hooks.client_identity("read_model")
-            client = JobClient(allocator_address, caller="read_model", identity=known)
-            outlooks = AskedOutlooks(await stack.enter_async_context(client))
-            stack.callback(outlooks.close)
-            operations = OperationsClient(allocator_address, caller="read_model", identity=known)
-            system = AskedSystem(await stack.enter_async_context(operations)).status
-        views = FoldViews(outlooks=outlooks)
-        host = ServiceHost(
-            ReadModelHandler(), stream, on_applied=_both(views.on_applied, hooks.on_applied)
-        )
-        views.attach(host)
-        hooks.note("read_model", host, connection)
-        # An address of one name is called by it; one that is every name's says nothing.
-        own = (host_of(address),) if host_of(address) not in ("0.0.0.0", "[::]") else ()  # noqa: S104
-        figures = WebFigures()
-        for hide in _shown_figures(figures):
-            stack.callback(hide)
-        identity = hooks.server_identity()
-        denied = None
-        trail = await stack.enter_async_context(hooks.trail("read_model"))
-        if trail is not None:
-            denied = DeniedCallers(trail, AuditDoor.HTTP)
-            stack.callback(denied.close)
-        app = web_app(
-            views,
-            hosts=(*own, *hosts),
-            figures=figures,
-            system=system,
-            authenticator=None if identity is None else identity.authenticator,
-            denied=denied,
-        )
-        tls = None
-        if identity is not None:
-            tls = identity.tls_context()
-            await stack.enter_async_context(identity.kept_current(tls))
-        server = WebServer(app, address=address, end_streams=views.end, tls=tls)
-        hooks.probe("read_model", ended_tasks({"HTTP": lambda: server.ended}))
-        async with asyncio.TaskGroup() as tasks:
-            await answer_while_following(
-                tasks, ServedHost(host=host, server=server, listening=listening)
-            )
-
-
-def _shown_figures(figures: WebFigures) -> Sequence[Callable[[], None]]:
-    """Show what the read model's server has done as metrics, until the results are called."""
-    telemetry = telemetry_for("read_model")
-    return (
-        telemetry.observe(
-            "spotline.http.requests",
-            lambda: [
-                (count, {HTTP_STATUS: str(status)})
-                for status, count in tuple(figures.answered.items())
-            ],
-        ),
-        telemetry.observe("spotline.http.watches", lambda: [(figures.watches, {})]),
-        telemetry.observe("spotline.callers.denied", figures.denials.readings),
     )
 
 

@@ -44,6 +44,7 @@ from spotline.bootstrap.installed import (
 )
 from spotline.bootstrap.live import NO_FEEDS, LiveFeeds
 from spotline.bootstrap.parts import BusAddress, PartHooks
+from spotline.bootstrap.read_model import serve_read_model
 from spotline.bootstrap.same_market import check_same_market, market_of_wall_clock
 from spotline.bootstrap.servers import (
     AllocatorParts,
@@ -52,7 +53,6 @@ from spotline.bootstrap.servers import (
     serve_analytics_apart,
     serve_configurator,
     serve_placer,
-    serve_read_model,
 )
 from spotline.bootstrap.settled_log import noted_at_the_end, settle_log
 from spotline.bootstrap.tables import tables_of_this_machine
@@ -121,6 +121,7 @@ class SystemOptions:
     forecaster: str = DEFAULT_FORECASTER
     horizon_slots: int = 6
     watch_laws: bool = True
+    whole_gangs: bool = True
     priors: bool = False
     ingest: IngestOptions = field(default_factory=IngestOptions)
     selector: SelectorOptions = field(default_factory=SelectorOptions)
@@ -203,6 +204,7 @@ class SystemOptions:
                 "forecaster": self.forecaster,
                 "horizon_slots": self.horizon_slots,
                 "watch_laws": self.watch_laws,
+                "whole_gangs": self.whole_gangs,
                 "priors_sha256": shipped_priors().sha256 if self.priors else "",
             },
             "selector": asdict(self.selector),
@@ -464,6 +466,7 @@ def _start_followers(services: _Services, options: SystemOptions, traded: _Trade
             forecaster=options.forecaster,
             horizon_slots=options.horizon_slots,
             watch_laws=options.watch_laws,
+            whole_gangs=options.whole_gangs,
             priors=options.priors,
         ),
     )

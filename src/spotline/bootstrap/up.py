@@ -112,10 +112,12 @@ async def _serve(
         open_stream(system.bus, name="event_log") as (connection, stream),
     ):
         scheme = "http" if options.identity is None else "https"
-        at = f"{scheme}://{system.http_address}/v1/jobs"
-        http = {"HTTP": at} if system.http_address else {}
+        at = f"{scheme}://{system.http_address}"
+        page = {"page": f"{at}/"} if system.http_address else {}
+        http = {"HTTP": f"{at}/v1/jobs"} if system.http_address else {}
         told(
             {
+                **page,
                 "gRPC": system.allocator_address,
                 **http,
                 "agents": system.agents_address,

@@ -47,6 +47,7 @@ COMMANDS = (
     "rehearse",
     "simulate",
     "plot",
+    "web",
     "modes_reports",
     "replay",
     "bench",
@@ -59,7 +60,7 @@ COMMANDS = (
 # Where `--help` lists them.
 PANELS = {
     "Jobs": ("job", "plan", "submit", "status", "watch", "cancel", "update", "logs", "events"),
-    "Results": ("fetch", "explain", "plot"),
+    "Results": ("fetch", "explain", "plot", "web"),
     "Pipelines across regions": ("place", "pipelines"),
     "The system": (
         *(

@@ -153,6 +153,7 @@ _METHODS: Mapping[str, tuple[Does, Reach, frozenset[Role]]] = MappingProxyType(
         "OperationsService/GetLimits": (Does.READ, Reach.WHOLE, _WATCHERS),
         "OperationsService/ListAccountModes": (Does.READ, Reach.WHOLE, _WATCHERS),
         "OperationsService/SetAccountMode": (Does.WRITE, Reach.WHOLE, _OPERATORS),
+        "OperationsService/ReadLog": (Does.READ, Reach.WHOLE, _WATCHERS),
         "PlacementService/Place": (Does.WRITE, Reach.TENANT, _OWNERS),
         "PlacementService/Release": (Does.WRITE, Reach.TENANT, _ENDERS),
         "PlacementService/ListPlacements": (Does.READ, Reach.TENANT, _READERS),
@@ -192,7 +193,76 @@ _ROUTES: Mapping[str, tuple[Does, Reach, frozenset[Role]]] = MappingProxyType(
     }
 )
 
-HTTP_ACTIONS: Mapping[str, Action] = MappingProxyType(
+# Pages for people. What is of all tenants together is no page of one tenant's.
+_PAGES: Mapping[str, tuple[Does, Reach, frozenset[Role]]] = MappingProxyType(
+    {
+        "/": (Does.READ, Reach.TENANT, _READERS),
+        "/jobs": (Does.READ, Reach.TENANT, _READERS),
+        "/jobs/{job_id}": (Does.READ, Reach.TENANT, _READERS),
+        "/jobs/{job_id}/outlook": (Does.READ, Reach.TENANT, _READERS),
+        "/jobs/{job_id}/otherwise": (Does.READ, Reach.TENANT, _READERS),
+        "/jobs/{job_id}/decisions/{slot}": (Does.READ, Reach.TENANT, _READERS),
+        "/jobs/{job_id}/decisions/{slot}/why": (Does.READ, Reach.TENANT, _READERS),
+        "/market": (Does.READ, Reach.SYSTEM, _READERS),
+        "/market/{offering_id:path}": (Does.READ, Reach.SYSTEM, _READERS),
+        "/money": (Does.READ, Reach.TENANT, _READERS),
+        "/money/charges": (Does.READ, Reach.TENANT, _READERS),
+        "/money/charges.csv": (Does.READ, Reach.TENANT, _READERS),
+        "/policies": (Does.READ, Reach.WHOLE, _WATCHERS),
+        "/system": (Does.READ, Reach.WHOLE, _WATCHERS),
+        "/replay": (Does.READ, Reach.WHOLE, _WATCHERS),
+        "/account": (Does.READ, Reach.SYSTEM, _READERS),
+        "/act": (Does.READ, Reach.SYSTEM, _READERS),
+        "/act/submit": (Does.READ, Reach.SYSTEM, _READERS),
+        "/act/update": (Does.READ, Reach.SYSTEM, _READERS),
+        "/act/cancel": (Does.READ, Reach.SYSTEM, _READERS),
+        "/act/pause": (Does.READ, Reach.SYSTEM, _READERS),
+        "/act/resume": (Does.READ, Reach.SYSTEM, _READERS),
+        "/act/promote": (Does.READ, Reach.SYSTEM, _READERS),
+        "/act/retry": (Does.READ, Reach.SYSTEM, _READERS),
+        "/act/drop": (Does.READ, Reach.SYSTEM, _READERS),
+        "/act/reap": (Does.READ, Reach.SYSTEM, _READERS),
+        "/page/changes": (Does.READ, Reach.TENANT, _READERS),
+    }
+)
+PAGE_ACTIONS: Mapping[str, Action] = MappingProxyType(
+    {
+        f"GET {route}": Action(
+            door=DoorKind.HTTP, name=f"GET {route}", does=does, reach=reach, roles=roles
+        )
+        for route, (does, reach, roles) in _PAGES.items()
+    }
+)
+"""Every page; with a session, or a token as everywhere. HEAD is as GET."""
+
+# The forms of pages. What changes anything the allocator does for the caller, by his own token, and
+# asks and records by itself: each row is its method's.
+_FORMS: Mapping[str, tuple[Does, Reach, frozenset[Role]]] = MappingProxyType(
+    {
+        "/sign-in": (Does.READ, Reach.SYSTEM, _READERS),
+        "/sign-out": (Does.READ, Reach.SYSTEM, _READERS),
+        "/act/submit": (Does.WRITE, Reach.TENANT, _OWNERS),
+        "/act/update": (Does.WRITE, Reach.TENANT, _OWNERS),
+        "/act/cancel": (Does.WRITE, Reach.TENANT, _ENDERS),
+        "/act/pause": (Does.WRITE, Reach.WHOLE, _OPERATORS),
+        "/act/resume": (Does.WRITE, Reach.WHOLE, _OPERATORS),
+        "/act/promote": (Does.WRITE, Reach.WHOLE, _OPERATORS),
+        "/act/retry": (Does.WRITE, Reach.WHOLE, _OPERATORS),
+        "/act/drop": (Does.WRITE, Reach.WHOLE, _OPERATORS),
+        "/act/reap": (Does.WRITE, Reach.WHOLE, _OPERATORS),
+    }
+)
+FORM_ACTIONS: Mapping[str, Action] = MappingProxyType(
+    {
+        f"POST {route}": Action(
+            door=DoorKind.HTTP, name=f"POST {route}", does=does, reach=reach, roles=roles
+        )
+        for route, (does, reach, roles) in _FORMS.items()
+    }
+)
+"""Every form that a page posts; only from a page of the same server and session."""
+
+VIEW_ACTIONS: Mapping[str, Action] = MappingProxyType(
     {
         f"GET {route}": Action(
             door=DoorKind.HTTP, name=f"GET {route}", does=does, reach=reach, roles=roles
@@ -200,11 +270,18 @@ HTTP_ACTIONS: Mapping[str, Action] = MappingProxyType(
         for route, (does, reach, roles) in _ROUTES.items()
     }
 )
-"""Every route of the read model that asks for a token; HEAD is as GET."""
+"""Every route of the read model's JSON; HEAD is as GET."""
+
+HTTP_ACTIONS: Mapping[str, Action] = MappingProxyType(
+    {**VIEW_ACTIONS, **PAGE_ACTIONS, **FORM_ACTIONS}
+)
+"""Every route over HTTP that asks who calls."""
 
 OPEN: Mapping[str, str] = MappingProxyType(
     {
         "/grpc.health.v1.Health/*": "every gRPC port: whether it serves, for those that watch it",
+        "GET /sign-in": "the read model's: the form to sign in; who posts it shows a token",
+        "GET /static/*": "the read model's: what pages look like; nothing of what they show",
         "GET /healthz": "health port, and the read model's: whether a service is well",
         "GET /livez": "health port: whether a process is worth keeping",
         "GET /readyz": "health port: whether a service should be sent work",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -19,6 +19,8 @@ from spotline.domain.events.market import MarketOpened, SlotOpened
 from spotline.domain.jobs.job import Job
 from spotline.domain.market.market import INFERRED, OBSERVED, UNKNOWN, IntArray, Market
 from spotline.domain.market.offering import Count, Offering, Provenance, Quote
+from spotline.domain.market.reservations import is_reserved
+from spotline.domain.market.slot_quote import SlotQuote
 from spotline.domain.modes import Mode
 from spotline.domain.units import NS_PER_S
 
@@ -40,25 +42,31 @@ class RecordedEvent:
     stored_ns: int
 
 
-def readable_events(entries: Iterable[StoredEntry]) -> list[RecordedEvent]:
-    """Decode a log as its services did: what cannot be read and what came twice is passed over."""
-    ids: set[str] = set()
-    events = []
-    for entry in chain.from_iterable(map(_events_of, entries)):
-        if is_dead_letter(entry):
-            continue
-        try:
-            envelope, event = entry.envelope(), event_of(entry)
-        except ContractError:
-            continue
-        if envelope.event_id not in ids:
-            ids.add(envelope.event_id)
-            events.append(
-                RecordedEvent(
-                    event=event, envelope=envelope, seq=entry.seq, stored_ns=entry.stored_ns
+class ReadableLog:
+    """Decodes a log as its services did: what cannot be read and what came twice is passed over."""
+
+    def __init__(self) -> None:
+        self._ids: set[str] = set()
+
+    def events_of(self, entry: StoredEntry) -> Iterator[RecordedEvent]:
+        """The events of the next entry."""
+        for stored in _events_of(entry):
+            if is_dead_letter(stored):
+                continue
+            try:
+                envelope, event = stored.envelope(), event_of(stored)
+            except ContractError:
+                continue
+            if envelope.event_id not in self._ids:
+                self._ids.add(envelope.event_id)
+                yield RecordedEvent(
+                    event=event, envelope=envelope, seq=stored.seq, stored_ns=stored.stored_ns
                 )
-            )
-    return events
+
+
+def readable_events(entries: Iterable[StoredEntry]) -> list[RecordedEvent]:
+    """Decode a whole log; see `ReadableLog`."""
+    return list(chain.from_iterable(map(ReadableLog().events_of, entries)))
 
 
 def _events_of(entry: StoredEntry) -> tuple[StoredEntry, ...]:
@@ -117,6 +125,8 @@ def observations_of(entries: Iterable[StoredEntry]) -> Observations:
 def market_seen(opened: MarketOpened, slots: Iterable[SlotOpened]) -> Market:
     """The market that slots showed, at the prices that everybody pays; as `observations_of`.
 
+    Disks are in no price: offerings say what they have.
+
     Raises
     ------
     ContractError
@@ -124,11 +134,19 @@ def market_seen(opened: MarketOpened, slots: Iterable[SlotOpened]) -> Market:
     """
     listed: dict[int, SlotOpened] = {}
     for each in slots:
-        quotes = tuple(quoted.as_listed for quoted in each.quotes)
+        quotes = tuple(
+            _paid_for(quoted) if is_reserved(quoted.quote) else quoted.as_listed
+            for quoted in each.quotes
+        )
         listed.setdefault(each.slot, replace(each, quotes=quotes))
     if not listed:
         raise ContractError("log", "holds no market: no slot was ever opened in it")
     return _market(opened, listed)
+
+
+def _paid_for(quoted: SlotQuote) -> SlotQuote:
+    """A reservation's quote without its disks."""
+    return replace(quoted, quote=replace(quoted.quote, on_demand_price_micro_usd=0))
 
 
 def market_of_log(entries: Iterable[StoredEntry]) -> Market:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Any
 
@@ -11,7 +11,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
 from spotline.adapters.audit.tallied import DeniedCallers
@@ -23,7 +23,7 @@ from spotline.adapters.web.asking import (
     asked_watch,
 )
 from spotline.adapters.web.encoding import answer, encoded, iso_of_ns, json_text
-from spotline.adapters.web.guarding import Guard, WebFigures, WebLimits
+from spotline.adapters.web.guarding import Guard, TakesForm, WebFigures, WebLimits, no_form
 from spotline.adapters.web.identity import Reader, WebDoor
 from spotline.adapters.web.problems import plain_problem, refusal
 from spotline.adapters.web.streaming import EVENT_STREAM, end_text, events_of
@@ -31,7 +31,6 @@ from spotline.application.identity.ports import Authenticator
 from spotline.application.operations.messages import SystemStatus
 from spotline.application.read_model.ports import ViewRefused, Views
 from spotline.contracts.access import HTTP_ACTIONS
-from spotline.contracts.reasons import Reason
 
 _JSON = "application/json"
 
@@ -40,6 +39,14 @@ SystemTelling = Callable[[], Awaitable[SystemStatus]]
 
 Answering = Callable[[Request, Reader], Awaitable[Response]]
 _Served = Callable[[Request], Awaitable[Response]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beside:
+    """What a server answers beside the views, and where of it a form is taken."""
+
+    routes: Sequence[BaseRoute] = ()
+    takes_form: TakesForm = no_form
 
 
 def web_app(
@@ -51,11 +58,13 @@ def web_app(
     system: SystemTelling | None = None,
     authenticator: Authenticator | None = None,
     denied: DeniedCallers | None = None,
+    beside: Beside | None = None,
 ) -> ASGIApp:
     """The app that serves `views`; `hosts` as `Guard` has them. It counts in `figures`.
 
     How the whole system is, `system` tells; None: nobody does. With an `authenticator` every caller
     is asked who he is, but for `/healthz`. Who is turned away is recorded as `denied`; None: nowhere.
+    What is served `beside` them asks by itself who calls.
     """
     limits, figures = limits or WebLimits(), figures or WebFigures()
     door = WebDoor(authenticator, figures.denials, denied)
@@ -73,10 +82,11 @@ def web_app(
         )
     ]
     routes.append(Route("/healthz", _answered(asked.health), methods=["GET"]))
-    app = Starlette(routes=routes, exception_handlers={HTTPException: _other})
+    beside = beside or Beside()
+    app = Starlette(routes=[*routes, *beside.routes], exception_handlers={HTTPException: _other})
     # A path is what it is: no redirect to one that ends otherwise.
     app.router.redirect_slashes = False
-    return Guard(app, limits, hosts, figures)
+    return Guard(app, limits, hosts, figures, beside.takes_form)
 
 
 def _admitted(path: str, method: Answering, door: WebDoor) -> _Served:
@@ -173,41 +183,23 @@ class _Answers:
         query = replace(query, tenant=reader.tenant_for(query.tenant))
         if request.method == "HEAD":
             return Response(media_type=EVENT_STREAM)
-        self._check_room(reader.tenant)
+        self._figures.check_room(self._limits, reader.tenant)
         watch = await self._views.watch(query)
 
         async def counted() -> Any:
-            self._figures.watches += 1
-            self._figures.watches_of[reader.tenant] += 1
-            try:
-                async for event in events_of(watch):
-                    await self._door.check_again(reader)
-                    yield event
-            except ViewRefused as refused:
-                # Its token was revoked, or has expired, while it followed.
-                self._door.note(request, refused, reader.action)
-                yield end_text(refused)
-            finally:
-                self._figures.watches -= 1
-                self._figures.watches_of[reader.tenant] -= 1
-                if not self._figures.watches_of[reader.tenant]:
-                    del self._figures.watches_of[reader.tenant]
+            with self._figures.following(reader.tenant):
+                try:
+                    async for event in events_of(watch):
+                        await self._door.check_again(reader)
+                        yield event
+                except ViewRefused as refused:
+                    # Its token was revoked, or has expired, while it followed.
+                    self._door.note(request, refused, reader.action)
+                    yield end_text(refused)
 
         # What stands between must not hold events back.
         unbuffered = {"X-Accel-Buffering": "no"}
         return StreamingResponse(counted(), headers=unbuffered, media_type=EVENT_STREAM)
-
-    def _check_room(self, tenant: str) -> None:
-        """Refuse one more that follows; of one tenant's callers not all places are."""
-        figures, limits = self._figures, self._limits
-        of_tenant = figures.watches_of[tenant] if tenant else 0
-        if of_tenant >= limits.most_watches_a_tenant:
-            said = f"{of_tenant} readers of tenant {tenant!r} follow changes already"
-        elif figures.watches >= limits.most_watches:
-            said = f"{figures.watches} readers follow changes already"
-        else:
-            return
-        raise ViewRefused(Reason.TOO_MANY_REQUESTS, f"{said}; try again later")
 
     async def system(self, request: Request, reader: Reader) -> Response:
         """How every service is, and the system as a whole; 503 where nobody can tell."""

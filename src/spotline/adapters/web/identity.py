@@ -83,8 +83,22 @@ class WebDoor:
         self._denied = denied
         self._denials = denials
 
-    async def admit(self, request: Request, action: Action) -> Reader:
-        """Who asks.
+    @property
+    def asks(self) -> bool:
+        """Whether anybody is asked who he is."""
+        return self._authenticator is not None
+
+    async def caller(self, token: str) -> Caller:
+        """Whose a token is; `ViewRefused` where it is nobody's, or nobody is asked who he is."""
+        if self._authenticator is None:
+            raise ViewRefused(Reason.UNAUTHENTICATED, "this server asks nobody who he is")
+        try:
+            return await self._authenticator.caller(token)
+        except Unauthenticated as error:
+            raise ViewRefused(Reason.UNAUTHENTICATED, str(error)) from error
+
+    async def admit(self, request: Request, action: Action, token: str | None = None) -> Reader:
+        """Who asks, by the `token` that he was found to have; None: by that of the request's header.
 
         Raises
         ------
@@ -94,10 +108,10 @@ class WebDoor:
         if self._authenticator is None:
             return Reader(action)
         try:
-            token = bearer_token(request.headers.get(_AUTHORIZATION))
-            caller = await self._authenticator.caller(token)
+            token = bearer_token(request.headers.get(_AUTHORIZATION)) if token is None else token
         except Unauthenticated as error:
             raise ViewRefused(Reason.UNAUTHENTICATED, str(error)) from error
+        caller = await self.caller(token)
         answer_for(caller)
         denial = role_denial(action, caller) or whole_denial(action, caller)
         if denial is not None:
@@ -106,12 +120,8 @@ class WebDoor:
 
     async def check_again(self, reader: Reader) -> None:
         """Ask whether a reader of a stream is still who he was; `ViewRefused` where he is not."""
-        if self._authenticator is None:
-            return
-        try:
-            await self._authenticator.caller(reader.token)
-        except Unauthenticated as error:
-            raise ViewRefused(Reason.UNAUTHENTICATED, str(error)) from error
+        if self._authenticator is not None:
+            await self.caller(reader.token)
 
     def note(self, request: Request, refused: ViewRefused, action: Action) -> None:
         """Count and tell that a reader was turned away; other refusals are none of its business."""

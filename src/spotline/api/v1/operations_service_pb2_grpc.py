@@ -91,6 +91,11 @@ class OperationsServiceStub:
                 request_serializer=spotline_dot_api_dot_v1_dot_operations__service__pb2.SetAccountModeRequest.SerializeToString,
                 response_deserializer=spotline_dot_api_dot_v1_dot_operations__service__pb2.SetAccountModeResponse.FromString,
                 _registered_method=True)
+        self.ReadLog = channel.unary_stream(
+                '/spotline.api.v1.OperationsService/ReadLog',
+                request_serializer=spotline_dot_api_dot_v1_dot_operations__service__pb2.ReadLogRequest.SerializeToString,
+                response_deserializer=spotline_dot_api_dot_v1_dot_operations__service__pb2.ReadLogResponse.FromString,
+                _registered_method=True)
 
 
 class OperationsServiceServicer:
@@ -175,6 +180,13 @@ class OperationsServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ReadLog(self, request, context):
+        """The event log as it is stored, for whoever folds it elsewhere.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_OperationsServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -232,6 +244,11 @@ def add_OperationsServiceServicer_to_server(servicer, server):
                     servicer.SetAccountMode,
                     request_deserializer=spotline_dot_api_dot_v1_dot_operations__service__pb2.SetAccountModeRequest.FromString,
                     response_serializer=spotline_dot_api_dot_v1_dot_operations__service__pb2.SetAccountModeResponse.SerializeToString,
+            ),
+            'ReadLog': grpc.unary_stream_rpc_method_handler(
+                    servicer.ReadLog,
+                    request_deserializer=spotline_dot_api_dot_v1_dot_operations__service__pb2.ReadLogRequest.FromString,
+                    response_serializer=spotline_dot_api_dot_v1_dot_operations__service__pb2.ReadLogResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -533,6 +550,33 @@ class OperationsService:
             '/spotline.api.v1.OperationsService/SetAccountMode',
             spotline_dot_api_dot_v1_dot_operations__service__pb2.SetAccountModeRequest.SerializeToString,
             spotline_dot_api_dot_v1_dot_operations__service__pb2.SetAccountModeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReadLog(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/spotline.api.v1.OperationsService/ReadLog',
+            spotline_dot_api_dot_v1_dot_operations__service__pb2.ReadLogRequest.SerializeToString,
+            spotline_dot_api_dot_v1_dot_operations__service__pb2.ReadLogResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -57,6 +57,8 @@ class OperationsServiceStub:
     """The mode of every account, and who has set it."""
     SetAccountMode: _grpc.UnaryUnaryMultiCallable[_operations_service_pb2.SetAccountModeRequest, _operations_service_pb2.SetAccountModeResponse]
     """Have an account acted on, or no longer."""
+    ReadLog: _grpc.UnaryStreamMultiCallable[_operations_service_pb2.ReadLogRequest, _operations_service_pb2.ReadLogResponse]
+    """The event log as it is stored, for whoever folds it elsewhere."""
 
 @_typing.type_check_only
 class OperationsServiceAsyncStub(OperationsServiceStub):
@@ -87,6 +89,8 @@ class OperationsServiceAsyncStub(OperationsServiceStub):
     """The mode of every account, and who has set it."""
     SetAccountMode: _aio.UnaryUnaryMultiCallable[_operations_service_pb2.SetAccountModeRequest, _operations_service_pb2.SetAccountModeResponse]  # type: ignore[assignment]
     """Have an account acted on, or no longer."""
+    ReadLog: _aio.UnaryStreamMultiCallable[_operations_service_pb2.ReadLogRequest, _operations_service_pb2.ReadLogResponse]  # type: ignore[assignment]
+    """The event log as it is stored, for whoever folds it elsewhere."""
 
 class OperationsServiceServicer(metaclass=_abc_1.ABCMeta):
     """How the system is, and what a person can do about it. A request that changes something takes a
@@ -180,5 +184,13 @@ class OperationsServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_operations_service_pb2.SetAccountModeResponse, _abc.Awaitable[_operations_service_pb2.SetAccountModeResponse]]:
         """Have an account acted on, or no longer."""
+
+    @_abc_1.abstractmethod
+    def ReadLog(
+        self,
+        request: _operations_service_pb2.ReadLogRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_operations_service_pb2.ReadLogResponse], _abc.AsyncIterator[_operations_service_pb2.ReadLogResponse]]:
+        """The event log as it is stored, for whoever folds it elsewhere."""
 
 def add_OperationsServiceServicer_to_server(servicer: OperationsServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Sequence
 from typing import Protocol
 
 from spotline.contracts.envelope import StoredEntry
@@ -30,4 +31,24 @@ class ParkedLog(Protocol):
         ProviderUnavailable
             The log did not take it in time.
         """
+        ...
+
+
+class LogReading(Protocol):
+    """Reads the log as it is stored."""
+
+    async def last_seq(self) -> int:
+        """The last entry's place, 0 where there is none.
+
+        Raises
+        ------
+        ProviderUnavailable
+            The log does not answer.
+        """
+        ...
+
+    def read(
+        self, subjects: Sequence[str], *, first_seq: int = 1, last_seq: int
+    ) -> AsyncIterator[StoredEntry]:
+        """The entries from one place to another, in order; errors as above."""
         ...

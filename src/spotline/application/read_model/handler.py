@@ -13,13 +13,37 @@ from spotline.application.board.fold import BOARD_EVENTS
 from spotline.application.operations.fold import OPERATIONS_EVENTS
 from spotline.application.spec import NOTHING, Context, Outcome, Spec, Timer
 from spotline.application.tenancy import check_tenant
-from spotline.domain.events.allocation import ShadowPricesUpdated
+from spotline.domain.events.agreement import OrphanReapRequested
+from spotline.domain.events.allocation import AllocationAnswered, ShadowPricesUpdated
+from spotline.domain.events.capacity import (
+    CapacitySignalled,
+    InstancesEnded,
+    ProvisioningCommanded,
+)
 from spotline.domain.events.event import Event
+from spotline.domain.events.forecast import ForecastIssued, ForecastOverdue
+from spotline.domain.events.freeze import BuyingExcepted
 from spotline.domain.events.knowledge import ThroughputReestimated
-from spotline.domain.events.lifecycle import JobUpdated
+from spotline.domain.events.law import MarketLawLearned
+from spotline.domain.events.lifecycle import AdmissionRecorded, JobUpdated
+from spotline.domain.events.limits import LimitReached, QuoteQuarantined
 from spotline.domain.events.parking import EntryParked
-from spotline.domain.events.placement import PipelineSubmitted, PlacementDecided, PlacementEnded
+from spotline.domain.events.placement import (
+    PipelineProvisioningCommanded,
+    PipelineSubmitted,
+    PlacementDecided,
+    PlacementEnded,
+)
+from spotline.domain.events.selection import PolicyWeightsUpdated
 from spotline.domain.events.training import AgentJoined
+
+PAGE_EVENTS: tuple[type[Event], ...] = (
+    *(ForecastIssued, ForecastOverdue, MarketLawLearned, PolicyWeightsUpdated),
+    *(AllocationAnswered, ProvisioningCommanded, PipelineProvisioningCommanded),
+    *(CapacitySignalled, InstancesEnded, AdmissionRecorded),
+    *(LimitReached, BuyingExcepted, QuoteQuarantined, OrphanReapRequested),
+)
+"""What pages are folded from beside what the views are: why things are as they are."""
 
 SPEC = Spec(
     service="read_model",
@@ -33,6 +57,7 @@ SPEC = Spec(
         ShadowPricesUpdated,
         # Whether market time goes on.
         *(PipelineSubmitted, PlacementDecided, PlacementEnded),
+        *PAGE_EVENTS,
     ),
     produces=(EntryParked,),
 )

@@ -113,9 +113,10 @@ class RpcServer(GrpcServer):
         self._jobs.explaining = Explaining(explainer)
 
     def read_log(self, explainer: DecisionExplainer, stream: EventStream) -> None:
-        """Explain decisions, and deal with parked entries, by the log from now on."""
+        """Explain decisions, deal with parked entries and let others read, by the log from now on."""
         self.explain_with(explainer)
         self.deal_with_parked(StreamParkedLog(stream))
+        self._operations.whole_log = stream
 
     def deal_with_parked(self, log: ParkedLog) -> None:
         """Show and publish parked entries again from now on."""
@@ -155,8 +156,9 @@ class RpcServer(GrpcServer):
         warm_up()
 
     def end_streams(self) -> None:
-        """End every watch."""
+        """End every watch, and all that follow the log."""
         self._jobs.end_watches()
+        self._operations.end_reading()
 
     def release(self) -> None:
         """Let go of the threads."""

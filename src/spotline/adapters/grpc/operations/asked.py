@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from spotline.adapters.grpc.kit.answering import RequestLog
 from spotline.api.v1 import operations_service_pb2_grpc
 from spotline.application.allocator.ports import JobsHost
 from spotline.application.market_view import ClockReading
 from spotline.application.operations.fold import OperationsState
-from spotline.application.operations.ports import ParkedLog
+from spotline.application.operations.ports import LogReading, ParkedLog
 
 
 class OperationsAsked(operations_service_pb2_grpc.OperationsServiceServicer):
@@ -24,6 +26,10 @@ class OperationsAsked(operations_service_pb2_grpc.OperationsServiceServicer):
         self._requests = RequestLog()
         # Where single entries can be read and published again; its server says so.
         self.log: ParkedLog | None = None
+        # Where the whole of it can be read, and how many read it.
+        self.whole_log: LogReading | None = None
+        self.log_readers = 0
+        self.ended = asyncio.Event()
 
     @property
     def _operations(self) -> OperationsState:

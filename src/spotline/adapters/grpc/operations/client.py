@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+
+import grpc
+
 from spotline.adapters.grpc.kit.calling import ANY_CLIENT, RpcClient
+from spotline.adapters.grpc.kit.errors import failure_of
 from spotline.adapters.identity.endpoints import ClientIdentity
 from spotline.api.v1 import operations_service_pb2 as pb
 from spotline.api.v1 import operations_service_pb2_grpc
@@ -20,6 +25,7 @@ from spotline.application.operations.messages import (
     Resumed,
     SystemStatus,
 )
+from spotline.contracts.envelope import StoredEntry
 from spotline.contracts.mapping import from_message
 
 DEFAULT_ADDRESS = "127.0.0.1:7070"
@@ -112,3 +118,30 @@ class OperationsClient(RpcClient):
         return await self._ask(
             self._stub.SetAccountMode, wanted, ModeSet, timeout_s=_ANSWER_TIMEOUT_S
         )
+
+    async def read_log(
+        self, first_seq: int = 0, *, follow: bool = False
+    ) -> AsyncIterator[tuple[tuple[StoredEntry, ...], int]]:
+        """The log from an entry on, in portions, each with the last entry's place by then.
+
+        With `follow` it goes on with what is stored later; an empty portion says that there is
+        nothing more so far. Going on after a failure is the caller's: it knows how far it came.
+        """
+        stream = self._stub.ReadLog(pb.ReadLogRequest(first_seq=first_seq, follow=follow))
+        try:
+            async for response in stream:
+                entries = tuple(
+                    StoredEntry(
+                        seq=entry.seq,
+                        stored_ns=entry.stored_ns,
+                        subject=entry.subject,
+                        headers=dict(entry.headers),
+                        payload=entry.payload,
+                    )
+                    for entry in response.entries
+                )
+                yield entries, response.last_seq
+        except grpc.aio.AioRpcError as error:
+            raise failure_of(error, self.address, service=self.service) from error
+        finally:
+            stream.cancel()

@@ -1,0 +1,59 @@
+"""Sessions end by themselves, and there are never too many."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spotline.adapters.page.sessions import Sessions, Tries
+from spotline.application.read_model.ports import ViewRefused
+
+
+def test_a_session_ends_when_it_is_idle_and_when_it_is_old() -> None:
+    now = [0.0]
+    sessions = Sessions(idle_s=10.0, life_s=25.0, clock=lambda: now[0])
+    idle, used = sessions.open("a token"), sessions.open("a token")
+    for now[0] in (8.0, 16.0, 24.0):
+        sessions.token(used)
+    assert len(sessions) == 1
+    now[0] = 26.0
+
+    for ended in (idle, used, "never opened"):
+        with pytest.raises(ViewRefused, match="has ended"):
+            sessions.token(ended)
+
+
+@given(opened=st.lists(st.sampled_from(["one", "two", "three"]), min_size=1, max_size=40))
+def test_there_are_never_more_sessions_than_may_be_and_the_newest_is_good(opened) -> None:
+    now = [0.0]
+    sessions = Sessions(most=5, most_of_a_token=2, clock=lambda: now[0])
+    kept: dict[str, str] = {}
+    for token in opened:
+        now[0] += 1e-3
+        kept[sessions.open(token)] = token
+        assert len(sessions) <= min(5, 2 * len(set(kept.values())))
+    newest = list(kept)[-1]
+    assert sessions.token(newest) == opened[-1]
+
+
+def test_what_a_form_carries_is_one_sessions_and_one_servers() -> None:
+    one, other = Sessions(), Sessions()
+
+    assert one.check_csrf("a", one.csrf("a"))
+    for carried in (one.csrf("b"), other.csrf("a"), "", "é"):
+        assert not one.check_csrf("a", carried)
+
+
+def test_tries_are_bounded_for_each_peer_and_come_back() -> None:
+    now = [0.0]
+    tries = Tries(most=2, window_s=10.0, clock=lambda: now[0])
+    for now[0] in (0.0, 6.0):
+        tries.check("here")
+        tries.failed("here")
+
+    with pytest.raises(ViewRefused, match="2 tries"):
+        tries.check("here")
+    tries.check("there")
+    now[0] = 10.5
+    tries.check("here")
