@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -38,6 +39,8 @@ async def serve_recorded(log: Path, *, address: str, told: Callable[[str], None]
     desk = PageDesk()
     try:
         await asyncio.to_thread(desk.read, _applied(reader))
+        # All that was folded stays: looking for garbage in it would double what a page costs.
+        gc.freeze()
         frame = Frame(source=f"recorded log {log}", recorded=True)
         app = Starlette(routes=Pages(desk, with_limits(PAGES, limits), frame).routes())
         server = WebServer(Guard(app, WebLimits()), address=address)
