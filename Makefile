@@ -88,6 +88,11 @@ test-faults: setup ## faults on real processes and a real server, in minutes (AR
 test-train: setup-train ## spotline.trainer with torch, Hugging Face, Lightning and Accelerate themselves
 	$(TRAIN_VENV)/bin/python -m pytest --confcutdir tests/train -m train -n0 --timeout 600 tests/train $(ARGS)
 
+.PHONY: test-web
+test-web: setup ## every page in Chromium, which it says how to get (SHORT=1: the main pages; ARGS=... for pytest)
+	@tools/web_ready.sh
+	$(if $(SHORT),SPOTLINE_WEB_SHORT=1) $(BIN)/python -m pytest -n0 -m web tests/web $(ARGS)
+
 .PHONY: test-images
 test-images: setup ## build the images, use them with Docker or Podman, take all down (deploy/README.md)
 	PYTHONPATH=src $(BIN)/python -m tools.images $(ARGS)

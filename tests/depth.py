@@ -7,9 +7,9 @@ from typing import TypeVar
 CaseT = TypeVar("CaseT")
 
 
-def examples(deep: int) -> int:
-    """A third of `deep`, at least 5; all of them where SPOTLINE_DEEP is set."""
-    return deep if os.environ.get("SPOTLINE_DEEP") else max(5, deep // 3)
+def examples(deep: int, *, fewest: int = 5) -> int:
+    """A fifth of `deep`, but `fewest` or all where that is more; all of them where SPOTLINE_DEEP is set."""
+    return deep if os.environ.get("SPOTLINE_DEEP") else min(deep, max(fewest, deep // 5))
 
 
 def every_third(cases: Sequence[CaseT]) -> Sequence[CaseT]:

@@ -19,6 +19,7 @@ async def serve(settings: ForecasterSettings, bus: BusAddress, hooks: PartHooks)
         priors=settings.priors,
         hooks=hooks,
         watch_laws=settings.watch_laws,
+        whole_gangs=settings.whole_gangs,
     )
 
 

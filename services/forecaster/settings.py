@@ -11,11 +11,13 @@ from spotline.runtime.settings import ServiceSettings
 class ForecasterSettings(ServiceSettings):
     """`SPOTLINE_*` of the forecaster; `forecaster` is a name of the registry.
 
-    `watch_laws`: what a market did before its law changed is forgotten.
+    `watch_laws`: what a market did before its law changed is forgotten. `whole_gangs`: laws tell a
+    whole gang from one that has lost a few.
     With `priors` laws are drawn towards those in the wheel until the market has shown its own.
     """
 
     forecaster: str = DEFAULT_FORECASTER
     horizon_slots: int = Field(default=12, ge=1, le=96)
     watch_laws: bool = True
+    whole_gangs: bool = True
     priors: bool = True

@@ -167,9 +167,15 @@ def test_linter_ignores_long_signatures_only_where_there_are_some(repository):
     assert needless(long, ignoring, "per-file-ignores in pyproject.toml") == []
 
 
-def test_make_house_counts_as_this_test_does(repository, house):
+def test_make_house_counts_as_this_test_does(repository, small_house):
+    body = "".join(f"    x = {i}\n" for i in range(MOST_BODY_LINES + 1))
+    source = small_house / "src/spotline"
+    (source / "application").mkdir()
+    (source / "long.py").write_text("x = 1\n" * (MOST_LINES + 1))
+    (source / "second.py").write_text(f"class Market: ...\n\n\ndef f():\n{body}")
+    house = look(small_house)
     printed = subprocess.run(
-        [sys.executable, "tools/house_metrics.py", "."],
+        [sys.executable, "tools/house_metrics.py", str(small_house)],
         cwd=repository,
         capture_output=True,
         text=True,
@@ -177,12 +183,9 @@ def test_make_house_counts_as_this_test_does(repository, house):
     )
     figures = json.loads(printed.stdout)
 
-    def in_spotline(found):
-        return sum(name.startswith("spotline") for name in found)
-
-    assert figures["files_over_500"] == in_spotline(house.files)
-    assert figures["functions_over_60_lines"] == in_spotline(house.functions)
-    assert figures["public_names_meaning_two_things"] == sorted(house.names)
+    assert figures["files_over_500"] == len(house.files) == 1
+    assert figures["functions_over_60_lines"] == len(house.functions) == 1
+    assert figures["public_names_meaning_two_things"] == sorted(house.names) == ["Market"]
     assert figures["readme_lines"] == house.readme_lines
 
 

@@ -28,6 +28,7 @@ from spotline.domain.policies.replay import SlotRecord, clairvoyant_optimum, rep
 from spotline.domain.policies.sdp import HYBRIDS, SDP
 from spotline.domain.solvers.table_terms import TableTerms
 from spotline.domain.solvers.value_table import ValueTable, build_table
+from tests.depth import examples
 
 THRESHOLDS: tuple[Policy, ...] = (
     policy_named("on_demand_only"),
@@ -196,13 +197,13 @@ def check(seed: int, policies: Sequence[Policy], fallback: Policy, *, firm: bool
         assert result == replay_policy(program, records, policy, fallback, spot_firm=firm), policy
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(seed=SEEDS, fallback=st.sampled_from(FALLBACKS), firm=st.booleans())
 def test_thresholds_replay_as_defined(seed: int, fallback: Policy, firm: bool) -> None:
     check(seed, THRESHOLDS, fallback, firm=firm)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(seed=SEEDS, fallback=st.sampled_from(FALLBACKS), firm=st.booleans())
 def test_planners_replay_as_defined(seed: int, fallback: Policy, firm: bool) -> None:
     check(seed, PLANNERS, fallback, firm=firm)
@@ -232,7 +233,7 @@ def table_of_life(
     return build_table(terms), placed
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(seed=SEEDS, firm=st.booleans())
 def test_value_to_go_replays_as_defined(seed: int, firm: bool) -> None:
     program, records = life_of(seed)

@@ -20,6 +20,7 @@ from spotline.domain.policies.registry import POOL, policy_named
 from spotline.domain.policies.replay import clairvoyant_optimum
 from spotline.domain.units import NS_PER_S
 from tests.contract.test_episode_matches_policies import life_of
+from tests.depth import examples
 from tests.fakes.training import run_job
 
 SLOT_S = 600
@@ -183,7 +184,7 @@ def life(
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(seed=SEEDS)
 def test_a_loss_without_notice_at_any_moment_keeps_a_hard_deadline(name: str, seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -198,7 +199,7 @@ def test_a_loss_without_notice_at_any_moment_keeps_a_hard_deadline(name: str, se
     assert on_time
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(seed=SEEDS)
 def test_the_last_safe_moment_is_safe(seed: int) -> None:
     """Spot is held as long as the net allows, and goes in the very last second of it."""
@@ -249,7 +250,7 @@ def run_program(seed: int, *, save_s: int | None, lead_s: int = 120) -> JobProgr
 
 
 @pytest.mark.parametrize("name", ["msu", "ahap(3,2,0.6)"])
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(seed=SEEDS)
 def test_until_a_save_was_measured_a_save_that_never_ends_in_time_costs_no_deadline(
     name: str, seed: int
@@ -309,7 +310,7 @@ def test_every_policy_of_the_pool_is_of_a_kind_that_is_tried_here() -> None:
     assert {policy.policy_id.partition("(")[0] for policy in POOL} <= tried
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(seed=SEEDS)
 # Late, and the largest count is out of stock: fewer on demand finish the job.
 @example(seed=199)

@@ -147,7 +147,7 @@ def test_the_registry_and_the_dispatch_of_lives_know_the_same_policies() -> None
     }
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(seed=SEEDS)
 def test_progress_and_overheads_are_those_of_the_reference(seed: int) -> None:
     program, _ = life_of(seed)

@@ -20,6 +20,9 @@ PATTERN = (
 )
 
 
+NO_DISKS = {"disk_gb": 0, "disk_usd_per_gb_month": 0.0}
+
+
 def settings(**changed) -> AwsSettings:
     """One account with one offering and a queue."""
     offering = {
@@ -29,6 +32,8 @@ def settings(**changed) -> AwsSettings:
         "instance_type": "g5.xlarge",
         "gpu_model": "a10g",
         "gpus_per_instance": 1,
+        "disk_gb": 200,
+        "disk_usd_per_gb_month": 0.08,
         "launch_template_id": "lt-1",
         "subnet_id": "subnet-1",
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -29,6 +30,7 @@ from spotline.demo.train.scenario import (
 from spotline.domain.jobs.job import Job
 from spotline.domain.market.generate import generate
 from spotline.domain.market.market import Market
+from spotline.trainer.checkpoints import MARKER, CheckpointName, CommitMarker
 from tests.fakes.processes import ROOT
 
 SLOT_S, SPEED = 600, 1200.0
@@ -122,6 +124,18 @@ class ShortTraining:
         """The latest generation that began."""
         began = [page.generation for page in self.pages() if any(page.of("began"))]
         return max(began, default=0)
+
+    def complete(self) -> dict[str, float]:
+        """The checkpoints that are complete in the store now, by digest, and what each holds."""
+        found = {}
+        for file in self.checkpoints.glob(f"*/checkpoints/*/{MARKER}"):
+            name = CheckpointName.parse(file.parent.name)
+            with suppress(FileNotFoundError):
+                # An older one may be removed while it is read.
+                if name is not None:
+                    marker = CommitMarker.decode(file.read_bytes(), name)
+                    found[marker.sha256] = marker.done
+        return found
 
     def account(self) -> TrainingAccount:
         return account_of(self.diary, steps=self.task.steps, batch=self.task.batch)

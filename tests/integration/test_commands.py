@@ -43,12 +43,12 @@ def spotline(*words: str, cwd: Path, **more: str) -> subprocess.CompletedProcess
 
 @pytest.fixture(scope="module")
 def small_demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, object]]:
-    """A demo of six jobs on a short generated market, through broker, gRPC and cloud."""
+    """A demo of four jobs on a short generated market, through broker, gRPC and cloud."""
     folder = tmp_path_factory.mktemp("demo")
     market = generate("mixed", seed=11, slots=72, slot_s=1800, start_ns=START_NS)
     write_market(market, folder / "market.parquet")
     done = spotline(
-        *("demo", "--market", "market.parquet", "--jobs", "6", "--out", "run"),
+        *("demo", "--market", "market.parquet", "--jobs", "4", "--out", "run"),
         *("--json", "result.json", "--seed", "11"),
         cwd=folder,
     )
@@ -61,7 +61,7 @@ def test_the_demo_completes_every_job_and_its_books_agree(
 ) -> None:
     folder, result = small_demo
 
-    assert result["jobs"] == result["completed"] == 6
+    assert result["jobs"] == result["completed"] == 4
     assert result["missed_deadlines"] == 0
     assert result["ledger_usd"] == result["decided_usd"]
     assert float(str(result["mean_cost_usd"])) < float(str(result["on_demand_cost_usd"]))

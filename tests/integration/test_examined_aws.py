@@ -15,7 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 from spotline.adapters.clouds.aws.api import BotoApi
-from spotline.adapters.clouds.aws.calls import EXAMINING, INTERRUPTING, OBSERVING
+from spotline.adapters.clouds.aws.calls import BILLING, EXAMINING, INTERRUPTING, OBSERVING
 from spotline.adapters.clouds.aws.certify.opening import processes_of
 from spotline.adapters.clouds.aws.certify.trial import AwsTrial, TrialPlan
 from spotline.adapters.clouds.aws.doctor.examination import examine
@@ -31,7 +31,7 @@ from spotline.application.cloud_checks import (
 from spotline.bootstrap.clouds import cloud_of
 from spotline.cli.main import app
 from spotline.domain.market.market import OBSERVED, Market
-from spotline.domain.market.offering import Offering, Quote
+from spotline.domain.market.offering import Disks, Offering, Quote
 from spotline.domain.modes import Mode
 from spotline.domain.units import NS_PER_S
 from tests.eventually import PATIENCE_S
@@ -59,6 +59,7 @@ def market() -> Market:
                     gpu_model=gpu,
                     gpus_per_instance=gpus,
                     quota_pool="p",
+                    disks=Disks(gb=200, micro_usd_per_gb_month=80_000),
                 )
             )
             prices.append((spot, on_demand))
@@ -201,8 +202,11 @@ class FisOfRehearsal:
 
     def __init__(self, rehearsal: Rehearsal) -> None:
         self.rehearsal, self.taken, self.deleted = rehearsal, [], []
+        self.reader = ApiReader(rehearsal.settings, BILLING)
 
     async def call(self, account, region, service, operation, **params):
+        if service == "ec2":
+            return await self.reader.call(account, region, service, operation, **params)
         assert operation in INTERRUPTING[service]
         if operation == "CreateExperimentTemplate":
             (target,) = params["targets"].values()
@@ -242,6 +246,7 @@ async def test_a_certification_shows_every_step_and_agrees_with_the_bill(rehears
             await trial.run()
     finally:
         api.close()
+        fis.reader.close()
     record = trial.record()
 
     assert {check.name: check.outcome for check in record.checks} == dict.fromkeys(
@@ -270,13 +275,16 @@ def _reconciled(record, lines, folder: Path) -> None:
             use = "SpotUsage" if line["lifecycle"] == "spot" else "BoxUsage"
             cost = f"{line['micro_usd'] / 1e6:.6f}"
             rows.writerow([line["instance_id"], cost, f"{use}:{line['instance_type']}"])
+            of_disk = f"{line['disk_micro_usd'] / 1e6:.6f}"
+            rows.writerow([line["volume_id"], of_disk, "EBS:VolumeUsage.gp3"])
 
     command = ["cloud", "certify", "aws", "--reconcile", str(export), "--report", str(report)]
     done = CliRunner().invoke(app, [*command, "--json"])
 
     told = {line["instance_id"]: line for line in json.loads(done.stdout)}
-    assert set(told) == {line["instance_id"] for line in lines}
+    assert set(told) == {line[name] for line in lines for name in ("instance_id", "volume_id")}
     for line in lines:
+        assert told[line["volume_id"]]["billed_micro_usd"] == line["disk_micro_usd"]
         assert told[line["instance_id"]]["billed_micro_usd"] == line["micro_usd"]
 
 
@@ -304,5 +312,5 @@ def test_commands_say_what_they_need(rehearsal, tmp_path, monkeypatch):
     assert "clouds.aws: expected its accounts and offerings" in without.stderr
     assert "--max-usd: expected what it may cost" in unpriced.stderr
     assert "CLOUD: expected one that costs money (aws)" in other.stderr
-    assert "--max-usd: expected at least 1.01" in dear.stderr
+    assert "--max-usd: expected at least 1.03" in dear.stderr
     assert "--offering: expected one of the offerings" in unknown.stderr

@@ -74,7 +74,7 @@ async def worked_off(stored, workers):
 async def test_killed_at_random_points_and_restarted_a_table_is_exact(js, sender, workers):
     stored, chance = Broker(js), random.Random(7)
     await sender.send(300)
-    for _ in range(4):
+    for _ in range(2):
         await workers.start("only")
         before = sum((await stored.committed()).values())
 

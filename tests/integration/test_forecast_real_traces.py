@@ -114,9 +114,9 @@ def test_default_is_no_worse_than_persistence_at_every_step_of_every_family(name
         assert 0.8 < step.coverage_90 < 0.97
 
 
-@pytest.mark.parametrize("slot_s", [300, 1800])
+@pytest.mark.parametrize("slot_s", [pytest.param(300, marks=pytest.mark.slow), 1800])
 def test_learning_and_forecasting_a_slot_takes_milliseconds(slot_s):
-    opened = slots("availability/16-node/aws-08-27-2023", slot_s)[:400]
+    opened = slots("availability/16-node/aws-08-27-2023", slot_s)[:150]
     forecaster = make_forecaster()
     took_s = []
     for each in opened:

@@ -54,6 +54,7 @@ async def test_what_is_settled_is_what_the_rehearsal_bills(tmp_path: Path) -> No
 
     assert ended.cloud_billed_micro_usd > 0
     assert ended.settled_micro_usd == ended.cloud_billed_micro_usd
+    assert 0 < ended.disk_micro_usd < ended.settled_micro_usd
     assert (ended.orphans, ended.unsettled) == ((), ())
     assert ended.calls["failed"]
 

@@ -49,6 +49,7 @@ async def test_a_job_that_is_resized_killed_and_noticed_ends_as_if_nothing_had_b
     job = short.job()
     killed = 0
     taken: list[str] = []
+    seen: dict[str, float] = {}
 
     def take(**how: int) -> None:
         taken.append(newest_instance(short.cloud_folder))
@@ -56,6 +57,7 @@ async def test_a_job_that_is_resized_killed_and_noticed_ends_as_if_nothing_had_b
 
     async def hold(slot: int) -> None:
         nonlocal killed
+        seen.update(short.complete())
         if slot == 3:
             await eventually(lambda: short.updates(world=1) >= 3, timeout_s=60)
         if slot == 4:
@@ -64,6 +66,7 @@ async def test_a_job_that_is_resized_killed_and_noticed_ends_as_if_nothing_had_b
             take()
         if slot == 6:
             await eventually(lambda: short.updates(after_generation=killed) >= 3, timeout_s=60)
+            seen.update(short.complete())
             take(lead_s=NOTICE_S)
 
     async with asyncio.timeout(360):
@@ -74,7 +77,8 @@ async def test_a_job_that_is_resized_killed_and_noticed_ends_as_if_nothing_had_b
     evidence = short.evidence(run.log, job)
     account = short.account()
     assert evidence.outcome is JobOutcome.COMPLETED
-    assert evidence.problems() == []
+    assert seen.keys() & evidence.committed.keys()
+    assert evidence.problems(seen) == []
     assert account.problems == ()
     worlds = [generation.world for generation in account.generations]
     assert worlds[0] == 1

@@ -60,6 +60,7 @@ from spotline.domain.market.offering import (
     MOST_PRICE_MICRO_USD,
     BillingRules,
     Count,
+    Disks,
     Offering,
     Quote,
     Reservation,
@@ -188,9 +189,21 @@ def _constrained():
                 **dict.fromkeys(("provider", "region", "zone", "instance_type"), NAME),
             )
         ),
+        Disks: st.builds(Disks, gb=st.integers(1, 9), micro_usd_per_gb_month=st.integers(1, 10**9)),
         BillingRules: st.builds(BillingRules, least_s=NATURAL, free_if_taken_within_s=NATURAL),
         Reservation: st.builds(
-            Reservation, instances=POSITIVE, ends_ns=NATURAL, sunk_price_micro_usd=NATURAL
+            Reservation,
+            instances=POSITIVE,
+            ends_ns=NATURAL,
+            sunk_price_micro_usd=NATURAL,
+        )
+        | st.builds(
+            Reservation,
+            instances=st.integers(1, 10**6),
+            ends_ns=NATURAL,
+            sunk_price_micro_usd=st.integers(1, 10**6),
+            plan=NAME,
+            plan_micro_usd_per_hour=st.integers(10**12, 2**63 - 1),
         ),
         Job: st.deferred(_jobs),
         AllocateRequest: st.deferred(

@@ -300,5 +300,7 @@ def without_account(offering: Offering) -> Offering:
     """An offering as everybody may see it: not in whose account it is, nor what a reservation costs."""
     reservation = offering.reservation
     if reservation is not None:
-        reservation = replace(reservation, sunk_price_micro_usd=0)
+        reservation = replace(
+            reservation, sunk_price_micro_usd=0, plan="", plan_micro_usd_per_hour=0
+        )
     return replace(offering, account="", reservation=reservation)

@@ -61,6 +61,7 @@ def served_options(stated: object, info: ValidationInfo) -> object:
         "warm_start": shipped_weights(),
         "clearing": firm,
         "shadow_prices": firm,
+        "couples_limits": firm,
         "beliefs": "" if firm else shipped_priors().sha256,
     }
     return {**by_default, **stated}
@@ -72,6 +73,7 @@ SERVED = SelectorOptions(
     warm_start=shipped_weights(),
     clearing=True,
     shadow_prices=True,
+    couples_limits=True,
 )
 """The options of a service whose environment states none: money has limits by default."""
 

@@ -163,12 +163,14 @@ async def serve_forecaster(
     horizon_slots: int,
     hooks: PartHooks,
     watch_laws: bool = True,
+    whole_gangs: bool = True,
     priors: bool = False,
 ) -> None:
     """Forecast every slot.
 
-    With `watch_laws` what was before a market's law changed is forgotten; with `priors` laws are
-    drawn towards those in the wheel.
+    With `watch_laws` what was before a market's law changed is forgotten; with `whole_gangs` laws
+    tell a whole gang from one that has lost a few; with `priors` laws are drawn towards those in
+    the wheel.
     """
     # River takes a second to import; only this service needs it.
     from spotline.application.forecaster.handler import ForecastHandler, ForecastStateCodec
@@ -181,13 +183,19 @@ async def serve_forecaster(
         hooks.probe("forecaster", lambda now_s: [snapshot(saving.trouble.failing, now_s)])
         snapshots = Snapshots(
             store=SnapshotsOfLog(saving, stream),
-            codec=ForecastStateCodec(factory, horizon_slots=horizon_slots, watch_laws=watch_laws),
+            codec=ForecastStateCodec(
+                factory,
+                horizon_slots=horizon_slots,
+                watch_laws=watch_laws,
+                whole_gangs=whole_gangs,
+            ),
         )
         host = ServiceHost(
             ForecastHandler(
                 factory,
                 horizon_slots=horizon_slots,
                 watch_laws=watch_laws,
+                whole_gangs=whole_gangs,
                 priors=shipped_priors() if priors else NO_PRIORS,
             ),
             stream,

@@ -16,10 +16,13 @@ from spotline.adapters.identity.endpoints import ClientIdentity, client_identity
 from spotline.adapters.page.acting import GrpcActing
 from spotline.adapters.page.acts_served import ActPages
 from spotline.adapters.page.asked_identity import AskedIdentity
+from spotline.adapters.page.asked_live import LiveAbout, LiveExplainer, LiveOutlooks, limits_of
 from spotline.adapters.page.desk import PageDesk
-from spotline.adapters.page.pages import PAGES
+from spotline.adapters.page.pages import pages_with
 from spotline.adapters.page.sessions import BrowserSessions
 from spotline.adapters.page.site import SIGN_IN, PageSite, SiteParts
+from spotline.adapters.page.sources import PageSources, Workbench
+from spotline.adapters.web.asked_system import AskedSystem
 from spotline.adapters.web.guarding import Guard, WebFigures, WebLimits
 from spotline.adapters.web.identity import WebDoor
 from spotline.adapters.web.serving import WebServer
@@ -101,22 +104,29 @@ async def serve_running(
     sessions, figures, limits = BrowserSessions(), WebFigures(), limits or WebLimits()
     door = WebDoor(None if identity is None else AskedIdentity(system, identity), figures.denials)
     async with AsyncExitStack() as stack:
-        desk = PageDesk()
+        desk, bench = PageDesk(), Workbench()
         stack.callback(desk.close)
+        stack.callback(bench.close)
+        client = await stack.enter_async_context(
+            OperationsClient(system, caller="web", identity=identity)
+        )
+        about = LiveAbout(system=AskedSystem(client).status, limits=limits_of(client.limits))
+        acting = GrpcActing(system, identity)
+        sources = PageSources(
+            explainer=LiveExplainer(acting), outlooks=LiveOutlooks(acting), desk=desk, bench=bench
+        )
         parts = SiteParts(
             door=door,
             source=f"running system at {system}",
             acts=True,
+            about=about.of,
             sessions=sessions,
             figures=figures,
             limits=limits,
         )
-        site = PageSite(desk, PAGES, parts)
-        acts = ActPages(site, GrpcActing(system, identity))
+        site = PageSite(desk, pages_with(sources), parts)
+        acts = ActPages(site, acting)
         site.add(acts.routes(), acts.paths())
-        client = await stack.enter_async_context(
-            OperationsClient(system, caller="web", identity=identity)
-        )
         # The first words are refused, or lost, where people see it.
         await client.status()
         server = WebServer(

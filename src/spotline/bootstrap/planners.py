@@ -32,6 +32,7 @@ def compile_planners(folder: Path | None = CACHE_FOLDER) -> None:
     if planners_compiled(folder):
         return
     from spotline.application.selector.state import SelectorOptions
+    from spotline.domain.crowd.search import load_solvers
     from spotline.domain.market.generate import generate
     from spotline.replay.closed_loop import LoopOptions, closed_loop
     from spotline.replay.jobs import generated_jobs
@@ -43,6 +44,7 @@ def compile_planners(folder: Path | None = CACHE_FOLDER) -> None:
     simulate(market, jobs, [SPOTLINE])
     crowd = SelectorOptions(clearing=True, shadow_prices=True, rehearsals=0)
     closed_loop(market, jobs, [SPOTLINE], LoopOptions(selector=crowd))
+    load_solvers()
     if folder is not None:
         # Without the mark, on a full disk say, they run again at the next start: no reason to stop.
         with suppress(OSError):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from spotline.adapters.page.site import PageSite
     from spotline.adapters.web.guarding import WebFigures
     from spotline.application.identity.ports import Authenticator
-    from spotline.application.page.ports import Acting
+    from spotline.application.page.acting_ports import Acting
 
 # Names that are every machine's.
 _ANY_HOST = ("0.0.0.0", "[::]")  # noqa: S104
@@ -67,7 +67,7 @@ async def serve_read_model(
             denied = DeniedCallers(trail, AuditDoor.HTTP)
             stack.callback(denied.close)
         authenticator = None if identity is None else identity.authenticator
-        site = _site(stack, figures, authenticator, denied, asked.acting)
+        site = _site(stack, figures, authenticator, denied, asked)
         views = FoldViews(outlooks=asked.outlooks)
         host = ServiceHost(
             ReadModelHandler(),
@@ -110,6 +110,7 @@ class _Asked:
     def __init__(self) -> None:
         self.outlooks: Any = None
         self.system: Any = None
+        self.limits: Any = None
         self.acting: Acting | None = None
 
     @classmethod
@@ -118,6 +119,7 @@ class _Asked:
         from spotline.adapters.grpc.allocator.client import JobClient
         from spotline.adapters.grpc.operations.client import OperationsClient
         from spotline.adapters.page.acting import GrpcActing
+        from spotline.adapters.page.asked_live import limits_of
         from spotline.adapters.web.asked_outlooks import AskedOutlooks
         from spotline.adapters.web.asked_system import AskedSystem
 
@@ -131,6 +133,7 @@ class _Asked:
         stack.callback(asked.outlooks.close)
         operations = OperationsClient(address, caller="read_model", identity=known)
         asked.system = AskedSystem(await stack.enter_async_context(operations)).status
+        asked.limits = limits_of(operations.limits)
         return asked
 
 
@@ -139,25 +142,36 @@ def _site(
     figures: WebFigures,
     authenticator: Authenticator | None,
     denied: DeniedCallers | None,
-    acting: Acting | None,
+    asked: _Asked,
 ) -> PageSite:
-    """The pages, whose thread ends with the stack."""
+    """The pages, whose threads end with the stack."""
     from spotline.adapters.page.acts_served import ActPages
+    from spotline.adapters.page.asked_live import LiveAbout, LiveExplainer, LiveOutlooks
     from spotline.adapters.page.desk import PageDesk
-    from spotline.adapters.page.pages import PAGES
+    from spotline.adapters.page.pages import pages_with
     from spotline.adapters.page.site import PageSite, SiteParts
+    from spotline.adapters.page.sources import PageSources, Workbench
     from spotline.adapters.web.identity import WebDoor
 
-    desk = PageDesk()
+    desk, bench, acting = PageDesk(), Workbench(), asked.acting
     stack.callback(desk.close)
+    stack.callback(bench.close)
+    about = LiveAbout(outlooks=asked.outlooks, system=asked.system, limits=asked.limits)
+    sources = PageSources(
+        explainer=None if acting is None else LiveExplainer(acting),
+        outlooks=None if acting is None else LiveOutlooks(acting),
+        desk=desk,
+        bench=bench,
+    )
     parts = SiteParts(
         door=WebDoor(authenticator, figures.denials, denied),
         source="running system",
         secure=authenticator is not None,
         acts=acting is not None,
+        about=about.of,
         figures=figures,
     )
-    site = PageSite(desk, PAGES, parts)
+    site = PageSite(desk, pages_with(sources), parts)
     if acting is not None:
         acts = ActPages(site, acting)
         site.add(acts.routes(), acts.paths())

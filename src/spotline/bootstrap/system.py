@@ -121,6 +121,7 @@ class SystemOptions:
     forecaster: str = DEFAULT_FORECASTER
     horizon_slots: int = 6
     watch_laws: bool = True
+    whole_gangs: bool = True
     priors: bool = False
     ingest: IngestOptions = field(default_factory=IngestOptions)
     selector: SelectorOptions = field(default_factory=SelectorOptions)
@@ -203,6 +204,7 @@ class SystemOptions:
                 "forecaster": self.forecaster,
                 "horizon_slots": self.horizon_slots,
                 "watch_laws": self.watch_laws,
+                "whole_gangs": self.whole_gangs,
                 "priors_sha256": shipped_priors().sha256 if self.priors else "",
             },
             "selector": asdict(self.selector),
@@ -464,6 +466,7 @@ def _start_followers(services: _Services, options: SystemOptions, traded: _Trade
             forecaster=options.forecaster,
             horizon_slots=options.horizon_slots,
             watch_laws=options.watch_laws,
+            whole_gangs=options.whole_gangs,
             priors=options.priors,
         ),
     )

@@ -3,20 +3,37 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from starlette.applications import Starlette
 
 from spotline.adapters.eventlog.reader import EventLogReader
 from spotline.adapters.page.app import Frame, Pages
+from spotline.adapters.page.asked import PageAsked
 from spotline.adapters.page.desk import PageDesk
-from spotline.adapters.page.pages import PAGES
+from spotline.adapters.page.making.replay import replay_asked
+from spotline.adapters.page.pages import pages_with
+from spotline.adapters.page.sources import PageSources, Workbench
 from spotline.adapters.web.guarding import Guard, WebLimits
 from spotline.adapters.web.serving import WebServer
+from spotline.application.operations.fold import ParkedKey
+from spotline.application.page.about import About, Stated
 from spotline.application.page.applied import Applied, applied
 from spotline.application.read_model.handler import SPEC
+from spotline.bootstrap.replaying import Replays
+from spotline.bootstrap.web_recorded import RecordedExplainer, RecordedOutlooks
+from spotline.contracts.batch import unpacked
+from spotline.contracts.codec import json_of
+from spotline.contracts.errors import ContractError
+from spotline.replay.handlers import selector_options
+from spotline.replay.parkings import recorded_parkings
 from spotline.replay.recorded import readable_events
+
+REPLAY_PATH = "/replay"
 
 
 async def serve_recorded(log: Path, *, address: str, told: Callable[[str], None]) -> None:
@@ -29,11 +46,28 @@ async def serve_recorded(log: Path, *, address: str, told: Callable[[str], None]
     ContractError
         The log cannot be read.
     """
-    desk = PageDesk()
+    # What is read of the log takes long: what is only reckoned does not wait for it.
+    desk, bench, reading = PageDesk(), Workbench(), Workbench()
+    replays = Replays(log)
     try:
-        await asyncio.to_thread(desk.read, _applied(log))
-        frame = Frame(source=f"recorded log {log}", recorded=True)
-        app = Starlette(routes=Pages(desk, PAGES, frame).routes())
+        reader = EventLogReader(log)
+        await asyncio.to_thread(desk.read, _applied(reader))
+        about = about_log(reader)
+
+        async def told_of(asked: PageAsked) -> About:
+            if asked.path != REPLAY_PATH:
+                return about
+            return replace(about, replay=replays.answer(replay_asked(asked)))
+
+        sources = PageSources(
+            explainer=RecordedExplainer(log, reading),
+            outlooks=RecordedOutlooks(log, reading),
+            outlooks_wait=True,
+            desk=desk,
+            bench=bench,
+        )
+        frame = Frame(source=f"recorded log {log}", recorded=True, about=told_of)
+        app = Starlette(routes=Pages(desk, pages_with(sources), frame).routes())
         server = WebServer(Guard(app, WebLimits()), address=address)
         told(await server.start())
         try:
@@ -41,12 +75,86 @@ async def serve_recorded(log: Path, *, address: str, told: Callable[[str], None]
         finally:
             await server.stop()
     finally:
+        replays.close()
+        reading.close()
+        bench.close()
         desk.close()
 
 
-def _applied(log: Path) -> Iterator[Applied]:
-    for recorded in readable_events(EventLogReader(log)):
+def _applied(reader: EventLogReader) -> Iterator[Applied]:
+    for recorded in readable_events(reader):
         # As a running system folds it: the same place is the same page.
         if isinstance(recorded.event, SPEC.consumes):
             seq, stored_ns = recorded.seq, recorded.stored_ns
             yield applied(recorded.event, recorded.envelope, seq, wall_ns=stored_ns)
+
+
+def about_log(reader: EventLogReader) -> About:
+    """What a log's manifest says of its run.
+
+    Raises
+    ------
+    UnreadableLog
+        There is none, or it cannot be read.
+    ContractError
+        It states settings that are none.
+    """
+    manifest = reader.manifest
+    recorded = manifest.environment
+    return About(
+        selector=selector_options(manifest.settings),
+        versions=(
+            Stated(name="run", value=manifest.run_id),
+            Stated(name="stream", value=manifest.stream),
+            Stated(name="recording", value=manifest.status.value),
+            Stated(name="entries", value=f"{manifest.first_seq:,} to {manifest.last_seq:,}"),
+            Stated(name="incarnation", value=str(manifest.incarnation)),
+            Stated(name="Spotline", value=recorded.spotline),
+            Stated(name="decision version", value=str(recorded.decision_version)),
+            Stated(name="Python", value=f"{recorded.python}, {recorded.platform}"),
+            *(
+                Stated(name=name, value=version)
+                for name, version in sorted(recorded.packages.items())
+            ),
+            *(
+                Stated(name=f"seed of {name}", value=str(seed))
+                for name, seed in sorted(manifest.seeds.items())
+            ),
+            Stated(name="settings sha256", value=manifest.settings_sha256),
+        ),
+        settings=tuple(_settings_of(manifest.settings)),
+        parked_content=_parked_content(reader),
+    )
+
+
+def _parked_content(reader: EventLogReader) -> dict[ParkedKey, str]:
+    """What each entry that was ever parked holds, as JSON; what cannot be told is left out."""
+    parked = recorded_parkings(reader)
+    wanted = {event_id: (service, event_id) for service, event_id in parked}
+    found: dict[ParkedKey, str] = {}
+    if not wanted:
+        return found
+    for entry in reader:
+        try:
+            inside = unpacked(entry)
+        except ContractError:
+            continue
+        for stored in inside:
+            try:
+                envelope = stored.envelope()
+            except ContractError:
+                continue
+            key = wanted.get(envelope.event_id)
+            content = None if key is None else json_of(envelope.kind, stored.payload)
+            if key is not None and content is not None:
+                found[key] = json.dumps(content, indent=1, sort_keys=True)
+    return found
+
+
+def _settings_of(settings: Mapping[str, Any]) -> Iterator[Stated]:
+    """Every setting by its place, `service.name`, as JSON."""
+    for service, stated in sorted(settings.items()):
+        inside = stated if isinstance(stated, dict) else {"": stated}
+        for name, value in sorted(inside.items()):
+            text = value if isinstance(value, str) else json.dumps(value, sort_keys=True)
+            yield Stated(name=f"{service}.{name}".rstrip("."), value=text)

@@ -165,7 +165,11 @@ def _options(
         store=store,
         ingest=without_pause(price_sanity=sanity),
         selector=SelectorOptions(
-            warm_start=weights, limits=True, clearing=True, shadow_prices=True
+            warm_start=weights,
+            limits=True,
+            clearing=True,
+            shadow_prices=True,
+            couples_limits=True,
         ),
         priors=priors,
         outlooks=False,  # there is no time between its slots to look ahead

@@ -133,7 +133,11 @@ def _report(ended: RehearsedRun, folder: Path, began: float) -> dict[str, Any]:
     failed = ", ".join(f"{count} {name}" for name, count in ended.calls["failed"].items())
     for line in fact_lines(
         [
-            ("settled", f"{ended.settled_micro_usd / 1e6:,.6f} USD"),
+            (
+                "settled",
+                f"{ended.settled_micro_usd / 1e6:,.6f} USD, of it "
+                f"{ended.disk_micro_usd / 1e6:,.6f} USD for disks",
+            ),
             ("billed", f"{ended.cloud_billed_micro_usd / 1e6:,.6f} USD by the cloud"),
             ("left", f"{len(ended.orphans)} instances, {len(ended.unsettled)} bills not settled"),
             ("calls", f"{ended.calls['made']}; failed: {failed or 'none'}"),

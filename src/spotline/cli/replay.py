@@ -12,6 +12,7 @@ from spotline.cli.jobs_view import plain, print_json
 from spotline.cli.tables import print_line
 
 if TYPE_CHECKING:
+    from spotline.domain.ledger.sunk import ReservationUse
     from spotline.replay.divergence import VerifyReport
 
 replay_app = typer.Typer(name="replay", help="Replay recorded logs.", no_args_is_help=True)
@@ -97,14 +98,23 @@ def reservations(
     if not used:
         print_line("the market has no reservations")
     for use in used:
+        wasted = f"{_usd(use.idle_micro_usd)} of {_usd(use.paid_micro_usd)} sunk for nothing"
+        if use.plan:
+            hours = _hours(use.used_instance_s)
+            print_line(f"{use.offering_id}: {hours} by savings plan {use.plan}, {wasted}")
+            _print_shares(use)
+            continue
         share = 100 * use.used_instance_s / max(1, use.paid_instance_s)
         print_line(
-            f"{use.offering_id}: {share:.1f} % of {_hours(use.paid_instance_s)} used, "
-            f"{_usd(use.idle_micro_usd)} of {_usd(use.paid_micro_usd)} sunk for nothing"
+            f"{use.offering_id}: {share:.1f} % of {_hours(use.paid_instance_s)} used, {wasted}"
         )
-        for part in use.shares:
-            hours, sunk = _hours(part.instance_s), _usd(part.sunk_micro_usd)
-            print_line(f"  {part.tenant} {part.job_id}: {hours}, {sunk}")
+        _print_shares(use)
+
+
+def _print_shares(use: ReservationUse) -> None:
+    for part in use.shares:
+        hours, sunk = _hours(part.instance_s), _usd(part.sunk_micro_usd)
+        print_line(f"  {part.tenant} {part.job_id}: {hours}, {sunk}")
 
 
 def _hours(instance_s: int) -> str:

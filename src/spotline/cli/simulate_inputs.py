@@ -31,6 +31,7 @@ def simulation_inputs(
     """The market, the jobs, and a line about each recorded job that the market does not cover."""
     from spotline.adapters.files.job_file import read_jobs
     from spotline.adapters.files.reservations_file import add_reservations
+    from spotline.domain.market.disk_prices import priced_with_disks
     from spotline.replay.jobs import generated_jobs
 
     if bool(market) == (log is not None):
@@ -46,6 +47,9 @@ def simulation_inputs(
     if slot_s and slot_s != traded.slot_s:
         traded = traded.resampled(slot_s)
     whole = add_reservations(traded, reservations)
+    if log is None:
+        # A log's slots have them in their prices already.
+        whole = priced_with_disks(whole)
     if jobs.isdigit():
         # The same jobs with reservations and without: so that what these save can be seen.
         return whole, generated_jobs(traded, int(jobs), seed), []

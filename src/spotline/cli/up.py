@@ -350,6 +350,7 @@ def _limited(
         spending=spending.to_json(),
         clearing=True,
         shadow_prices=True,
+        couples_limits=True,
     )
     return selection, Caps(spending=spending)
 

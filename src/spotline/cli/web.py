@@ -53,7 +53,7 @@ def _of_log(log: Path, http_address: str) -> Coroutine[Any, Any, None]:
     from spotline.bootstrap.web import serve_recorded
 
     return serve_recorded(
-        log, address=http_address, told=lambda bound: print_line(f"http://{bound}/jobs")
+        log, address=http_address, told=lambda bound: print_line(f"http://{bound}/")
     )
 
 

@@ -28,6 +28,7 @@ from spotline.replay.closed_loop import LoopOptions, closed_loop
 from spotline.replay.course import coverage
 from spotline.replay.handlers import (
     forecaster_stated,
+    parts_whole_gangs,
     priors_stated,
     selector_options,
     watches_laws,
@@ -135,6 +136,7 @@ def read_recorded(directory: Path) -> RecordedLog:
             forecaster=forecaster,
             horizon_slots=horizon_slots,
             watch_laws=watches_laws(settings),
+            whole_gangs=parts_whole_gangs(settings),
             selector=selector_options(settings),
             priors=priors_stated(settings),
         ),

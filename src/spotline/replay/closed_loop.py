@@ -32,7 +32,8 @@ _NO_MODEL = "none"
 class LoopOptions:
     """How rules run: `spotline` as `selector` says; `seed` varies which policies it draws.
 
-    `watch_laws`: what a market did before its law changed is forgotten.
+    `watch_laws`: what a market did before its law changed is forgotten; `whole_gangs`: laws tell a
+    whole gang from one that has lost a few.
     Laws are drawn towards `priors`. Where `information` is withheld, all rules run against a cloud that
     refuses and takes back.
     """
@@ -40,6 +41,7 @@ class LoopOptions:
     forecaster: str = DEFAULT_FORECASTER
     horizon_slots: int = 6
     watch_laws: bool = True
+    whole_gangs: bool = True
     seed: int = 0
     selector: SelectorOptions = field(default_factory=SelectorOptions)
     priors: PriorLaws = NO_PRIORS
@@ -75,6 +77,7 @@ def closed_loop(
             options.horizon_slots,
             options.information,
             watch_laws=options.watch_laws,
+            whole_gangs=options.whole_gangs,
             priors=options.priors,
         )
     else:

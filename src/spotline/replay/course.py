@@ -63,12 +63,13 @@ def issue_forecasts(
     horizon_slots: int,
     *,
     watch_laws: bool = True,
+    whole_gangs: bool = True,
     priors: PriorLaws = NO_PRIORS,
 ) -> dict[int, Issued]:
     """What the forecaster service says in every slot, knowing that slot and those before it.
 
-    With `watch_laws` it forgets what a market did before its law changed. Laws are drawn towards
-    `priors`.
+    With `watch_laws` it forgets what a market did before its law changed, with `whole_gangs` its
+    laws tell a whole gang from one that has lost a few. Laws are drawn towards `priors`.
 
     Raises
     ------
@@ -80,7 +81,11 @@ def issue_forecasts(
     except ValueError as error:
         raise ContractError("forecaster", str(error)) from error
     handler = ForecastHandler(
-        factory, horizon_slots=horizon_slots, watch_laws=watch_laws, priors=priors
+        factory,
+        horizon_slots=horizon_slots,
+        watch_laws=watch_laws,
+        whole_gangs=whole_gangs,
+        priors=priors,
     )
     turns = Turns(handler)
     issued = {}
@@ -121,11 +126,12 @@ def course_of(
     information: Information,
     *,
     watch_laws: bool = True,
+    whole_gangs: bool = True,
     priors: PriorLaws = NO_PRIORS,
 ) -> MarketCourse:
     """Forecast a market slot by slot, its laws drawn towards `priors`; note what offerings have.
 
-    `watch_laws` as in `issue_forecasts`.
+    `watch_laws` and `whole_gangs` as in `issue_forecasts`.
 
     Raises
     ------
@@ -134,7 +140,14 @@ def course_of(
     """
     real = slots_of(market)
     slots = tuple(told(opened, information) for opened in real)
-    said = issue_forecasts(slots, forecaster, horizon_slots, watch_laws=watch_laws, priors=priors)
+    said = issue_forecasts(
+        slots,
+        forecaster,
+        horizon_slots,
+        watch_laws=watch_laws,
+        whole_gangs=whole_gangs,
+        priors=priors,
+    )
     offers: dict[str, list[SlotRecord]] = {o.offering_id: [] for o in market.offerings}
     trust = ForecastTrust()
     for opened, shown in zip(real, slots, strict=True):

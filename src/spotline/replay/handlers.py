@@ -91,12 +91,27 @@ def watches_laws(settings: Mapping[str, Any]) -> bool:
     ContractError
         The settings are malformed.
     """
-    watched = _of(settings, "forecaster").get("watch_laws", False)
-    if not isinstance(watched, bool):
+    return _said_of_laws(settings, "watch_laws")
+
+
+def parts_whole_gangs(settings: Mapping[str, Any]) -> bool:
+    """Whether laws told whole gangs from those that lost a few; before 0.3.0 they did not.
+
+    Raises
+    ------
+    ContractError
+        The settings are malformed.
+    """
+    return _said_of_laws(settings, "whole_gangs")
+
+
+def _said_of_laws(settings: Mapping[str, Any], name: str) -> bool:
+    said = _of(settings, "forecaster").get(name, False)
+    if not isinstance(said, bool):
         raise ContractError(
-            "manifest settings.forecaster.watch_laws", f"expected true or false, found {watched!r}"
+            f"manifest settings.forecaster.{name}", f"expected true or false, found {said!r}"
         )
-    return watched
+    return said
 
 
 def priors_stated(settings: Mapping[str, Any]) -> PriorLaws:
@@ -128,6 +143,7 @@ def handlers_of(settings: Mapping[str, Any]) -> tuple[Handler[Any], ...]:
             forecaster_factory(name),
             horizon_slots=horizon,
             watch_laws=watches_laws(settings),
+            whole_gangs=parts_whole_gangs(settings),
             priors=priors_stated(settings),
         )
     except (TypeError, ValueError) as error:

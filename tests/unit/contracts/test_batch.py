@@ -14,6 +14,7 @@ from spotline.domain.events.allocation import AllocationDecided
 from spotline.domain.events.capacity import CostAccrued, ProvisioningCommanded, SlotDecided
 from spotline.domain.events.lifecycle import JobAdvanced
 from spotline.domain.events.market import QuoteObserved, SlotOpened
+from tests.depth import examples
 from tests.samples.events import SAMPLES
 
 CAUSE = derive_id("a slot", "market.slot")
@@ -281,7 +282,7 @@ ids = st.one_of(
 )
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_whatever_is_packed_comes_back(data):
     causes = data.draw(st.lists(st.one_of(st.just(""), ids), min_size=1, max_size=3))

@@ -37,6 +37,7 @@ from spotline.domain.events.allocation import AllocationDecided
 from spotline.domain.events.event import Event
 from spotline.domain.events.lifecycle import JobCancelled, JobProgressReported, JobSubmitted
 from spotline.domain.events.market import QuoteObserved, SlotOpened
+from tests.depth import examples
 from tests.samples.events import GOLDEN, JOB, LOT, QUOTE, SAMPLES, START_NS
 from tests.samples.strategies import values
 
@@ -47,7 +48,9 @@ RPC_VALUES = [
     for value in vars(module).values()
     if isinstance(value, type) and is_dataclass(value) and value.__module__ == module.__name__
 ]
-relaxed = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+relaxed = settings(
+    max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 
 
 def sample(event_type):

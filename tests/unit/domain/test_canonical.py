@@ -22,6 +22,7 @@ from spotline.domain.ledger.billing import OfferingPrice, SlotPrices
 from spotline.domain.market.law import PPB, MarketLaw, StateSpace, law_id_of
 from spotline.domain.market.offering import MOST_PRICE_MICRO_USD, Count, Provenance, Quote
 from spotline.domain.solvers.table_terms import TableTerms, table_id
+from tests.depth import examples
 
 COUNTS = st.integers(0, 2**40)
 NAMES = st.text(max_size=12)
@@ -133,7 +134,7 @@ CONFIGURATIONS = st.builds(
 )
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(value=st.one_of(laws(), TERMS, REVISIONS, OPENINGS, CONFIGURATIONS))
 def test_the_text_of_what_ids_are_made_of_is_the_repr_of_v0_1_0(value):
     # A program that no interruption takes work from is the one that v0.1.0 knew.

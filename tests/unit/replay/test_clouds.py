@@ -130,21 +130,27 @@ def test_never_more_is_held_than_there_is(asked, information) -> None:
         assert sum(lot.spot for lot in state.held.values()) <= spot_there(after)
 
 
-@pytest.mark.parametrize("information", [Information.CENSORED, Information.DECIDE_FIRST])
-def test_jobs_that_are_not_told_end_on_time_and_pay_more(information) -> None:
-    jobs = generated_jobs(MARKET, 6, 2)
-    names = ["msu", "uniform_progress", "sdp", "spotline"]
+JOBS = generated_jobs(MARKET, 4, 2)
+NAMES = ["msu", "uniform_progress", "sdp", "spotline"]
 
-    full = simulate(MARKET, jobs, names, forecaster="persistence")
+
+@pytest.fixture(scope="module")
+def full():
+    """Runs in which jobs are told all."""
+    return simulate(MARKET, JOBS, NAMES, forecaster="persistence")
+
+
+@pytest.mark.parametrize("information", [Information.CENSORED, Information.DECIDE_FIRST])
+def test_jobs_that_are_not_told_end_on_time_and_pay_more(full, information) -> None:
     hard = simulate(
         MARKET,
-        jobs,
-        names,
+        JOBS,
+        NAMES,
         forecaster="persistence",
         options=SimulationOptions(information=information),
     )
 
-    for name in names:
+    for name in NAMES:
         told_all, withheld = full.lives[name], hard.lives[name]
         assert all(life.on_time for life in withheld), name
         assert len(withheld) == len(told_all)
@@ -152,7 +158,7 @@ def test_jobs_that_are_not_told_end_on_time_and_pay_more(information) -> None:
 
 
 def test_equal_runs_are_equal() -> None:
-    jobs = generated_jobs(MARKET, 3, 2)
+    jobs = JOBS[:2]
     options = SimulationOptions(information=Information.DECIDE_FIRST)
 
     first = simulate(MARKET, jobs, ["spotline"], forecaster="persistence", options=options)

@@ -39,6 +39,7 @@ from spotline.replay.report import report_run
 from spotline.replay.selector_run import padded
 from spotline.replay.simulate import SimulationOptions, expand_names, simulate
 from spotline.replay.summary import SPOTLINE
+from tests.depth import examples
 from tests.fakes.recorded_run import play, recorded_run, small_market, write_log
 
 ONE_OF_EACH = ("on_demand_only", "msu", "uniform_progress", "ahanp(0.6)", "ahap(3,2,0.6)")
@@ -245,7 +246,7 @@ def test_the_future_changes_nothing_before_it(market, jobs):
 # --- generated jobs ---------------------------------------------------------------------------
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(
     seed=st.integers(0, 10_000),
     slots=st.integers(16, 200),

@@ -45,7 +45,7 @@ SELECTION = {
     *("FORECAST_TIMEOUT_S", "RULE", "REHEARSALS", "SPOT_FIRM", "DECAY", "HORIZON_JOBS"),
     *("UTILITY_FLOOR_USD", "UTILITY_CEILING_USD", "WARM_START", "MOVES", "EGRESS_USD_PER_GB"),
     *("ZONE_EGRESS_USD_PER_GB", "LIMITS", "LIMIT_GRACE_S", "SPENDING", "CLOUD", "CLEARING"),
-    *("BELIEFS", "SHARED_TABLES", "SHADOW_PRICES", "FAIRNESS", "TENANT_SHARES"),
+    *("BELIEFS", "SHARED_TABLES", "SHADOW_PRICES", "COUPLES_LIMITS", "FAIRNESS", "TENANT_SHARES"),
 }
 VARIABLES = {
     AllocatorSettings: {
@@ -82,7 +82,7 @@ VARIABLES = {
         *("CLOUD_PAPER_UP_SHARE", "CLOUD_PAPER_STAYS_UP"),
     },
     ConfiguratorSettings: {"CONFIGURATOR_ADDRESS", "KNOWLEDGE", "KNOWLEDGE_STACK"},
-    ForecasterSettings: {"FORECASTER", "HORIZON_SLOTS", "PRIORS", "WATCH_LAWS"},
+    ForecasterSettings: {"FORECASTER", "HORIZON_SLOTS", "PRIORS", "WATCH_LAWS", "WHOLE_GANGS"},
     MarketIngestSettings: {
         *("MARKET", "SLOTS_PER_S", "WALL_CLOCK", "WAIT_FOR_WORK", "GEOGRAPHY", "NOTICE_LEAD_S"),
         *("RESERVATIONS", "PRICE_SANITY", "LIST_PRICES", "STALE_AFTER_S", "CLOUD", "MODE"),
@@ -137,6 +137,7 @@ HELD = {
         fairness=2.5,
         tenant_shares="research=2",
         shadow_prices=True,
+        couples_limits=True,
     ),
     (PlacerSettings, "placement"): PlacerOptions(method="bace_pipe", cost="rent", moves=False),
     (AnalyticsSettings, "statistics"): StatisticsOptions(
@@ -160,6 +161,7 @@ SERVED = {
     "warm_start": shipped_weights(),
     "clearing": True,
     "shadow_prices": True,
+    "couples_limits": True,
 }
 
 

@@ -21,7 +21,7 @@ from sqlalchemy import (
 
 from spotline.adapters.ledger.checksums import Flag, checksum_column
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 
 METADATA = MetaData()
 
@@ -183,6 +183,8 @@ settlements = Table(
     Column("source", String(20), primary_key=True),
     _count("micro_usd"),
     _count("ts_ns"),
+    # The part of it that is the instance's disks'.
+    Column("disk_micro_usd", BigInteger, nullable=False, server_default="0"),
     checksum_column(),
 )
 

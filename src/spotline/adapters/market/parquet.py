@@ -26,7 +26,7 @@ from spotline.adapters.whole_file import replacing
 from spotline.contracts.errors import ContractError
 from spotline.domain.market.market import Market
 from spotline.domain.market.notice import guaranteed_notice_s
-from spotline.domain.market.offering import BillingRules, Offering, Reservation
+from spotline.domain.market.offering import BillingRules, Disks, Offering, Reservation
 
 FORMAT_VERSION = 1
 METADATA_KEY = "spotline.market"
@@ -55,11 +55,14 @@ _EXPECTED = {
 MOST_ROWS = 10_000_000
 _ROWS_PER_GROUP = 1 << 16
 # Fields of an offering that older files do not have.
-_MAY_BE_LEFT_OUT = ("notice_lead_s", "reservation", "billing")
-_NESTED: Mapping[str, type[Reservation] | type[BillingRules]] = {
+_MAY_BE_LEFT_OUT = ("notice_lead_s", "reservation", "billing", "disks")
+_NESTED: Mapping[str, type[Reservation] | type[BillingRules] | type[Disks]] = {
     "reservation": Reservation,
     "billing": BillingRules,
+    "disks": Disks,
 }
+# Files of before, and reservations of their own, do not have them.
+_OF_PLANS: Mapping[str, type[str] | type[int]] = {"plan": str, "plan_micro_usd_per_hour": int}
 _KIND_NAMES = {int: "a whole number", str: "text"}
 _INTEGERS = ("gpus_per_instance", "notice_lead_s")
 
@@ -108,11 +111,15 @@ def write_market(market: Market, path: Path) -> None:
 
 def _stated(offering: Offering) -> dict[str, Any]:
     """An offering's fields, less what may be left out and is not stated."""
-    return {
+    stated = {
         name: value
         for name, value in asdict(offering).items()
         if name not in _MAY_BE_LEFT_OUT or value is not None
     }
+    if offering.reservation is not None and not offering.reservation.plan:
+        held = stated["reservation"]
+        stated["reservation"] = {name: held[name] for name in held if name not in _OF_PLANS}
+    return stated
 
 
 def read_market(path: Path) -> Market:
@@ -242,10 +249,14 @@ def _offerings(header: Any, path: Path) -> list[Offering]:
     return offerings
 
 
-def _nested(kind: type[Reservation | BillingRules], entry: Any, where: str) -> Any:
-    values = {f.name: field(entry, f.name, where) for f in fields(kind)}
+def _nested(kind: type[Reservation | BillingRules | Disks], entry: Any, where: str) -> Any:
+    values = {
+        f.name: field(entry, f.name, where)
+        for f in fields(kind)
+        if f.name not in _OF_PLANS or f.name in entry
+    }
     for name, value in values.items():
-        _check_kind(value, int, f"{where}, field {name}")
+        _check_kind(value, _OF_PLANS.get(name, int), f"{where}, field {name}")
     try:
         return kind(**values)
     except ValueError as error:

@@ -11,8 +11,8 @@ from spotline.adapters.grpc.allocator.client import JobClient
 from spotline.adapters.grpc.kit.errors import RpcFailed
 from spotline.adapters.grpc.operations.client import OperationsClient
 from spotline.adapters.identity.endpoints import ClientIdentity
+from spotline.application.page.acting_ports import Acts
 from spotline.application.page.acts import ActRefused
-from spotline.application.page.ports import Acts
 from spotline.application.read_model.ports import ViewRefused
 from spotline.contracts.reasons import Reason
 

@@ -18,6 +18,7 @@ from spotline.adapters.page.rendering import rendered
 from spotline.adapters.page.site import PageSite, Visit
 from spotline.adapters.web.problems import status_of
 from spotline.application.identity.permission import role_denial, whole_denial
+from spotline.application.page.acting_ports import Acting
 from spotline.application.page.acts import ActDone, Follows, FormSaid, PageAct
 from spotline.application.page.acts_on_jobs import Cancel, Submit, Update
 from spotline.application.page.acts_on_system import (
@@ -28,7 +29,6 @@ from spotline.application.page.acts_on_system import (
     SetMode,
     StopBuying,
 )
-from spotline.application.page.ports import Acting
 from spotline.application.read_model.ports import InputProblem, ViewRefused, refused_input
 from spotline.contracts.access import HTTP_ACTIONS
 

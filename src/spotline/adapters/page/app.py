@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from http import HTTPStatus
@@ -18,7 +19,10 @@ from spotline.adapters.page.shell import Destination, Shell
 from spotline.adapters.page.static_files import PageFiles
 from spotline.adapters.web.identity import Reader
 from spotline.adapters.web.problems import status_of
+from spotline.application.page.about import NOTHING_KNOWN, About
 from spotline.application.page.book import PageBook
+from spotline.application.page.jobs import JobRow
+from spotline.application.page.now import rows_of, standing_of
 from spotline.application.page.state import PageState
 from spotline.application.read_model.ports import ViewRefused
 from spotline.contracts.access import Action, Does, DoorKind, Reach, Role
@@ -29,11 +33,17 @@ CONTENT_SECURITY_POLICY = (
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 
+_PLACES_KEPT = 4
+
 Model = Mapping[str, Any]
 """What a template is given, by name."""
 
 Build = Callable[[PageState, PageAsked, Model], Model]
-"""Makes a page of a state; pure. Its last argument is what `Gather` found."""
+"""Makes a page of a state; pure.
+
+Its last argument is what `Gather` found, with `about` (what is known beside the log) and `rows` (the
+jobs that the caller may see).
+"""
 
 Gather = Callable[[PageAsked], Awaitable[Model]]
 """Asks others for what is not in the book, before the page is made."""
@@ -45,6 +55,8 @@ class Page:
 
     `name` is empty for pages that are not in the navigation; `under` is the path of the one they
     belong to. `whole` pages show all tenants' together: a caller of one tenant may not see them.
+    `download` is the name of the file that one is which is no page, a table of comma-separated
+    values.
     """
 
     path: str
@@ -54,6 +66,7 @@ class Page:
     under: str = ""
     whole: bool = False
     gather: Gather | None = None
+    download: str = ""
 
 
 _ANYBODY = Action(
@@ -72,11 +85,17 @@ async def anybody(request: Request, page: Page) -> Reader:
     return Reader(_ANYBODY)
 
 
+async def nothing_about(asked: PageAsked) -> About:
+    """Know nothing beside the log."""
+    return NOTHING_KNOWN
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
     """What all pages of a server have in common; without `sign_in` nobody can.
 
     `acts` says whether people can do something there.
+    `about` says what is known beside the log.
     """
 
     source: str
@@ -84,6 +103,7 @@ class Frame:
     acts: bool = False
     admit: Admit = anybody
     sign_in: SignIn | None = None
+    about: Callable[[PageAsked], Awaitable[About]] = nothing_about
 
 
 class Pages:
@@ -93,6 +113,7 @@ class Pages:
         self._desk = desk
         self._pages = tuple(pages)
         self._frame = frame
+        self._rows = RowsKept()
 
     def routes(self) -> list[BaseRoute]:
         """A route for each page, and what they load."""
@@ -114,10 +135,13 @@ class Pages:
                     token=reader.token,
                     at=whole_number("at", query.get("at")),
                 )
-                found = {} if page.gather is None else await page.gather(asked)
+                gathered = {} if page.gather is None else await page.gather(asked)
+                found = {"about": await self._frame.about(asked), **gathered}
                 shell = self._shell(page, asked)
-                text = await self._desk.ask(lambda book: _made(page, asked, found, shell, book))
-                return html(text)
+                text = await self._desk.ask(
+                    lambda book: _made(page, asked, found, shell, book, self._rows)
+                )
+                return _download(page.download, text) if page.download else html(text)
             except ViewRefused as refused:
                 return self.refusal(request, refused)
 
@@ -182,9 +206,45 @@ def html(text: str, status: HTTPStatus = HTTPStatus.OK) -> HTMLResponse:
     return HTMLResponse(text, status_code=status, headers=headers)
 
 
-def _made(page: Page, asked: PageAsked, found: Model, shell: Shell, book: PageBook) -> str:
+def _download(name: str, text: str) -> Response:
+    """A table that is kept as a file."""
+    headers = {
+        "Content-Security-Policy": CONTENT_SECURITY_POLICY,
+        "Content-Disposition": f'attachment; filename="{name}"',
+    }
+    return Response(text, media_type="text/csv; charset=utf-8", headers=headers)
+
+
+class RowsKept:
+    """The rows of all jobs at the places that were looked at last: every page is made with them.
+
+    The same place has the same rows, for the same tenant and expectations. Only the desk's thread
+    may ask.
+    """
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[tuple[int, str], tuple[About, Sequence[JobRow]]] = OrderedDict()
+
+    def of(self, state: PageState, about: About, tenant: str) -> Sequence[JobRow]:
+        """All jobs that a tenant (empty: anybody) may see."""
+        key = state.applied, tenant
+        known = self._kept.get(key)
+        if known is None or known[0].outlooks is not about.outlooks:
+            known = about, rows_of(state, about, tenant)
+            self._kept[key] = known
+        self._kept.move_to_end(key)
+        while len(self._kept) > _PLACES_KEPT:
+            self._kept.popitem(last=False)
+        return known[1]
+
+
+def _made(
+    page: Page, asked: PageAsked, found: Model, shell: Shell, book: PageBook, kept: RowsKept
+) -> str:
     """A page from the book, in its thread."""
-    state = book.at(asked.at)
+    state, about = book.at(asked.at), found["about"]
+    rows = kept.of(state, about, asked.tenant)
+    standing = standing_of(state, rows, about, asked.tenant)
     placed = replace(
         shell,
         clock=state.clock(),
@@ -192,5 +252,13 @@ def _made(page: Page, asked: PageAsked, found: Model, shell: Shell, book: PageBo
         first_slot=book.first_slot,
         last_slot=book.last_slot,
         left_out=len(state.left_out),
+        alerts=standing.alerts,
+        spent_today_micro_usd=standing.spent_today_micro_usd,
+        cap_today_micro_usd=standing.cap_today_micro_usd,
     )
-    return rendered(page.template, shell=placed, state=state, **page.build(state, asked, found))
+    return rendered(
+        page.template,
+        shell=placed,
+        state=state,
+        **page.build(state, asked, {**found, "rows": rows}),
+    )

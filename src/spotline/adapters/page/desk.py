@@ -60,7 +60,7 @@ class PageDesk:
     def __init__(self) -> None:
         self._shelf = FileShelf()
         self._book = PageBook(self._shelf)
-        self._thread = ThreadPoolExecutor(1, "page", initializer=_yield_to_others)
+        self._thread = ThreadPoolExecutor(1, "page", initializer=yield_to_others)
         self._waiting: deque[Applied] = deque()
         self._folding: Future[None] | None = None
         self._lock = threading.Lock()
@@ -120,7 +120,7 @@ class PageDesk:
             self._book.apply(told)
 
 
-def _yield_to_others() -> None:
+def yield_to_others() -> None:
     """Be scheduled behind the threads that decide, where the system knows niceness of threads."""
     if hasattr(os, "setpriority"):
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)

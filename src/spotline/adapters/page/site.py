@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from urllib.parse import quote, urlsplit
@@ -14,7 +14,8 @@ from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
-from spotline.adapters.page.app import Frame, Page, Pages, html
+from spotline.adapters.page.app import Frame, Page, Pages, html, nothing_about
+from spotline.adapters.page.asked import PageAsked
 from spotline.adapters.page.changes import PageChanges, change_texts
 from spotline.adapters.page.desk import PageDesk
 from spotline.adapters.page.forms import CSRF_FIELD, check_origin, posted
@@ -25,6 +26,7 @@ from spotline.adapters.web.identity import Reader, WebDoor
 from spotline.adapters.web.problems import status_of
 from spotline.adapters.web.streaming import EVENT_STREAM
 from spotline.application.identity.permission import role_denial
+from spotline.application.page.about import About
 from spotline.application.page.applied import Applied
 from spotline.application.read_model.ports import ViewRefused
 from spotline.contracts.access import HTTP_ACTIONS, ROLE_MEANINGS, Action
@@ -48,13 +50,14 @@ class SiteParts:
     """What a site is made of.
 
     `secure` says whether it is reached by TLS: then a browser keeps its session to that alone.
-    `acts` says whether people can do something by it.
+    `acts` says whether people can do something by it, `about` what is known beside the log.
     """
 
     door: WebDoor
     source: str
     secure: bool = False
     acts: bool = False
+    about: Callable[[PageAsked], Awaitable[About]] = nothing_about
     sessions: BrowserSessions = field(default_factory=BrowserSessions)
     tries: Tries = field(default_factory=Tries)
     figures: WebFigures = field(default_factory=WebFigures)
@@ -72,6 +75,7 @@ class PageSite:
         frame = Frame(
             source=parts.source,
             acts=parts.acts,
+            about=parts.about,
             admit=self._admit_page,
             sign_in=self._asked_to_sign_in,
         )

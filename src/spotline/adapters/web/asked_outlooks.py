@@ -61,6 +61,11 @@ class AskedOutlooks:
         self._asking: asyncio.Task[None] | None = None
         self._answered = True
 
+    @property
+    def known(self) -> Mapping[str, JobOutlook]:
+        """What was said last, by job. Never waits."""
+        return self._known
+
     def latest(self, job_id: str) -> JobOutlook | None:
         """What was said last of a job. Never waits."""
         return self._known.get(job_id)

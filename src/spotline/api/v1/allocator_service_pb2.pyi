@@ -52,6 +52,7 @@ class JobTask(_message.Message):
     NOTICE_LEAD_S_FIELD_NUMBER: _builtins.int
     MOST_SPOT_FIELD_NUMBER: _builtins.int
     MOST_ON_DEMAND_FIELD_NUMBER: _builtins.int
+    EXCEPTED_ON_DEMAND_FIELD_NUMBER: _builtins.int
     policy_id: _builtins.str
     """The policy it drew."""
     offering_id: _builtins.str
@@ -84,6 +85,8 @@ class JobTask(_message.Message):
     """It may hold no more spot than this, whatever is left of the offering; absent: no such bound."""
     most_on_demand: _builtins.int
     """It may hold no more on-demand than this, whatever is left; absent: no such bound."""
+    excepted_on_demand: _builtins.int
+    """So many on-demand instances at home count in no quota: its deadline needs them."""
     @_builtins.property
     def job(self) -> _job_pb2.Job:
         """The job."""
@@ -128,10 +131,11 @@ class JobTask(_message.Message):
         notice_lead_s: _builtins.int | None = ...,
         most_spot: _builtins.int | None = ...,
         most_on_demand: _builtins.int | None = ...,
+        excepted_on_demand: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_most_on_demand", b"_most_on_demand", "_most_spot", b"_most_spot", "_notice_lead_s", b"_notice_lead_s", "holding", b"holding", "job", b"job", "most_on_demand", b"most_on_demand", "most_spot", b"most_spot", "notice_lead_s", b"notice_lead_s", "table_use", b"table_use"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_most_on_demand", b"_most_on_demand", "_most_spot", b"_most_spot", "_notice_lead_s", b"_notice_lead_s", "alternatives", b"alternatives", "elapsed_slots", b"elapsed_slots", "first_slot_start_ns", b"first_slot_start_ns", "holding", b"holding", "instance_type", b"instance_type", "interrupted", b"interrupted", "job", b"job", "memory", b"memory", "most_on_demand", b"most_on_demand", "most_spot", b"most_spot", "notice_lead_s", b"notice_lead_s", "offering_id", b"offering_id", "on_demand_reserve_slots", b"on_demand_reserve_slots", "pending_overhead_s", b"pending_overhead_s", "policy_id", b"policy_id", "progress_quanta", b"progress_quanta", "rescue_instances", b"rescue_instances", "spent_micro_usd", b"spent_micro_usd", "spot_firm", b"spot_firm", "table_use", b"table_use", "unsaved_quanta", b"unsaved_quanta"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_most_on_demand", b"_most_on_demand", "_most_spot", b"_most_spot", "_notice_lead_s", b"_notice_lead_s", "alternatives", b"alternatives", "elapsed_slots", b"elapsed_slots", "excepted_on_demand", b"excepted_on_demand", "first_slot_start_ns", b"first_slot_start_ns", "holding", b"holding", "instance_type", b"instance_type", "interrupted", b"interrupted", "job", b"job", "memory", b"memory", "most_on_demand", b"most_on_demand", "most_spot", b"most_spot", "notice_lead_s", b"notice_lead_s", "offering_id", b"offering_id", "on_demand_reserve_slots", b"on_demand_reserve_slots", "pending_overhead_s", b"pending_overhead_s", "policy_id", b"policy_id", "progress_quanta", b"progress_quanta", "rescue_instances", b"rescue_instances", "spent_micro_usd", b"spent_micro_usd", "spot_firm", b"spot_firm", "table_use", b"table_use", "unsaved_quanta", b"unsaved_quanta"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__most_on_demand: _TypeAlias = _typing.Literal["most_on_demand"]  # noqa: Y015
     _WhichOneofArgType__most_on_demand: _TypeAlias = _typing.Literal["_most_on_demand", b"_most_on_demand"]  # noqa: Y015
@@ -147,6 +151,38 @@ class JobTask(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__notice_lead_s) -> _WhichOneofReturnType__notice_lead_s | None: ...
 
 Global___JobTask: _TypeAlias = JobTask  # noqa: Y015
+
+@_typing.final
+class PoolQuota(_message.Message):
+    """What all jobs together may hold of a quota pool."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    QUOTA_POOL_FIELD_NUMBER: _builtins.int
+    INSTANCES_FIELD_NUMBER: _builtins.int
+    OFFERING_IDS_FIELD_NUMBER: _builtins.int
+    quota_pool: _builtins.str
+    """Which pool."""
+    instances: _builtins.int
+    """Spot and on-demand instances together."""
+    @_builtins.property
+    def offering_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The offerings that it is of, by id."""
+
+    def __init__(
+        self,
+        *,
+        quota_pool: _builtins.str = ...,
+        instances: _builtins.int = ...,
+        offering_ids: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["instances", b"instances", "offering_ids", b"offering_ids", "quota_pool", b"quota_pool"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PoolQuota: _TypeAlias = PoolQuota  # noqa: Y015
 
 @_typing.final
 class Alternative(_message.Message):
@@ -225,6 +261,8 @@ class AllocateRequest(_message.Message):
     CLEARING_FIELD_NUMBER: _builtins.int
     RECLAIMED_OFFERING_IDS_FIELD_NUMBER: _builtins.int
     TENANT_WEIGHTS_FIELD_NUMBER: _builtins.int
+    QUOTAS_FIELD_NUMBER: _builtins.int
+    BUDGET_MICRO_USD_FIELD_NUMBER: _builtins.int
     slot: _builtins.int
     """Slot number."""
     revision: _builtins.int
@@ -237,6 +275,10 @@ class AllocateRequest(_message.Message):
     """Why there is no forecast, or why it is decided again."""
     clearing: _builtins.bool
     """Every job bids, and all bids are cleared together; without it jobs are served in order."""
+    budget_micro_usd: _builtins.int
+    """What the tasks' holdings may cost together until the slot is over, micro-USD; with clearing only.
+    Absent: any amount.
+    """
     @_builtins.property
     def quotes(self) -> _containers.RepeatedCompositeFieldContainer[_market_pb2.SlotQuote]:
         """What there is; every job leaves the rest to those after it."""
@@ -269,6 +311,10 @@ class AllocateRequest(_message.Message):
     def tenant_weights(self) -> _containers.RepeatedCompositeFieldContainer[_allocation_pb2.TenantWeight]:
         """How much tenants' bids count; empty: all the same, and what that costs is not worked out."""
 
+    @_builtins.property
+    def quotas(self) -> _containers.RepeatedCompositeFieldContainer[Global___PoolQuota]:
+        """What all tasks together may hold of quota pools; with clearing only."""
+
     def __init__(
         self,
         *,
@@ -285,12 +331,16 @@ class AllocateRequest(_message.Message):
         clearing: _builtins.bool = ...,
         reclaimed_offering_ids: _abc.Iterable[_builtins.str] | None = ...,
         tenant_weights: _abc.Iterable[_allocation_pb2.TenantWeight] | None = ...,
+        quotas: _abc.Iterable[Global___PoolQuota] | None = ...,
+        budget_micro_usd: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["forecast", b"forecast"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_budget_micro_usd", b"_budget_micro_usd", "budget_micro_usd", b"budget_micro_usd", "forecast", b"forecast"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["clearing", b"clearing", "forecast", b"forecast", "laws", b"laws", "offset_s", b"offset_s", "quotes", b"quotes", "reason", b"reason", "reclaimed_offering_ids", b"reclaimed_offering_ids", "revision", b"revision", "slot", b"slot", "slot_s", b"slot_s", "taken", b"taken", "tasks", b"tasks", "tenant_weights", b"tenant_weights"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_budget_micro_usd", b"_budget_micro_usd", "budget_micro_usd", b"budget_micro_usd", "clearing", b"clearing", "forecast", b"forecast", "laws", b"laws", "offset_s", b"offset_s", "quotas", b"quotas", "quotes", b"quotes", "reason", b"reason", "reclaimed_offering_ids", b"reclaimed_offering_ids", "revision", b"revision", "slot", b"slot", "slot_s", b"slot_s", "taken", b"taken", "tasks", b"tasks", "tenant_weights", b"tenant_weights"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__budget_micro_usd: _TypeAlias = _typing.Literal["budget_micro_usd"]  # noqa: Y015
+    _WhichOneofArgType__budget_micro_usd: _TypeAlias = _typing.Literal["_budget_micro_usd", b"_budget_micro_usd"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__budget_micro_usd) -> _WhichOneofReturnType__budget_micro_usd | None: ...
 
 Global___AllocateRequest: _TypeAlias = AllocateRequest  # noqa: Y015
 

@@ -155,6 +155,7 @@ class Offering(_message.Message):
     NOTICE_LEAD_S_FIELD_NUMBER: _builtins.int
     RESERVATION_FIELD_NUMBER: _builtins.int
     BILLING_FIELD_NUMBER: _builtins.int
+    DISKS_FIELD_NUMBER: _builtins.int
     offering_id: _builtins.str
     """Unique in a market; how every other message names this offering."""
     provider: _builtins.str
@@ -189,6 +190,10 @@ class Offering(_message.Message):
     def billing(self) -> Global___BillingRules:
         """How the provider bills an instance of it; absent: by the second, from launch to release."""
 
+    @_builtins.property
+    def disks(self) -> Global___Disks:
+        """Disks of each instance, which slots' prices have in them; absent: none."""
+
     def __init__(
         self,
         *,
@@ -206,16 +211,43 @@ class Offering(_message.Message):
         notice_lead_s: _builtins.int | None = ...,
         reservation: Global___Reservation | None = ...,
         billing: Global___BillingRules | None = ...,
+        disks: Global___Disks | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_notice_lead_s", b"_notice_lead_s", "billing", b"billing", "notice_lead_s", b"notice_lead_s", "reservation", b"reservation"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_notice_lead_s", b"_notice_lead_s", "billing", b"billing", "disks", b"disks", "notice_lead_s", b"notice_lead_s", "reservation", b"reservation"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_notice_lead_s", b"_notice_lead_s", "account", b"account", "billing", b"billing", "currency", b"currency", "gpu_model", b"gpu_model", "gpus_per_instance", b"gpus_per_instance", "instance_type", b"instance_type", "native_price_unit", b"native_price_unit", "notice_lead_s", b"notice_lead_s", "offering_id", b"offering_id", "provider", b"provider", "quota_pool", b"quota_pool", "region", b"region", "reservation", b"reservation", "zone", b"zone"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_notice_lead_s", b"_notice_lead_s", "account", b"account", "billing", b"billing", "currency", b"currency", "disks", b"disks", "gpu_model", b"gpu_model", "gpus_per_instance", b"gpus_per_instance", "instance_type", b"instance_type", "native_price_unit", b"native_price_unit", "notice_lead_s", b"notice_lead_s", "offering_id", b"offering_id", "provider", b"provider", "quota_pool", b"quota_pool", "region", b"region", "reservation", b"reservation", "zone", b"zone"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__notice_lead_s: _TypeAlias = _typing.Literal["notice_lead_s"]  # noqa: Y015
     _WhichOneofArgType__notice_lead_s: _TypeAlias = _typing.Literal["_notice_lead_s", b"_notice_lead_s"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType__notice_lead_s) -> _WhichOneofReturnType__notice_lead_s | None: ...
 
 Global___Offering: _TypeAlias = Offering  # noqa: Y015
+
+@_typing.final
+class Disks(_message.Message):
+    """The disks of one instance: made as it is launched, gone with it, billed beside it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GB_FIELD_NUMBER: _builtins.int
+    MICRO_USD_PER_GB_MONTH_FIELD_NUMBER: _builtins.int
+    gb: _builtins.int
+    """Their size together, >= 1."""
+    micro_usd_per_gb_month: _builtins.int
+    """What a gigabyte of them costs a month, micro-USD, >= 1."""
+    def __init__(
+        self,
+        *,
+        gb: _builtins.int = ...,
+        micro_usd_per_gb_month: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["gb", b"gb", "micro_usd_per_gb_month", b"micro_usd_per_gb_month"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Disks: _TypeAlias = Disks  # noqa: Y015
 
 @_typing.final
 class BillingRules(_message.Message):
@@ -252,22 +284,30 @@ class Reservation(_message.Message):
     INSTANCES_FIELD_NUMBER: _builtins.int
     ENDS_NS_FIELD_NUMBER: _builtins.int
     SUNK_PRICE_MICRO_USD_FIELD_NUMBER: _builtins.int
+    PLAN_FIELD_NUMBER: _builtins.int
+    PLAN_MICRO_USD_PER_HOUR_FIELD_NUMBER: _builtins.int
     instances: _builtins.int
     """Instances that are certain to be had, >= 1."""
     ends_ns: _builtins.int
     """Nothing is to be had from then on, ns since the epoch; 0: it does not end."""
     sunk_price_micro_usd: _builtins.int
     """What each instance costs whether it is used or not, micro-USD per instance-hour."""
+    plan: _builtins.str
+    """Name of a savings plan, whose money its offerings share; empty for capacity of its own."""
+    plan_micro_usd_per_hour: _builtins.int
+    """What the plan costs an hour, used or not, micro-USD; 0 without one."""
     def __init__(
         self,
         *,
         instances: _builtins.int = ...,
         ends_ns: _builtins.int = ...,
         sunk_price_micro_usd: _builtins.int = ...,
+        plan: _builtins.str = ...,
+        plan_micro_usd_per_hour: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["ends_ns", b"ends_ns", "instances", b"instances", "sunk_price_micro_usd", b"sunk_price_micro_usd"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ends_ns", b"ends_ns", "instances", b"instances", "plan", b"plan", "plan_micro_usd_per_hour", b"plan_micro_usd_per_hour", "sunk_price_micro_usd", b"sunk_price_micro_usd"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -7,12 +7,20 @@ what jobs hold in the end is what each policy makes of what the clearing leaves 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import partial
 
+from spotline.application.allocation.couplings import SlotLimits
 from spotline.application.allocation.messages import AllocateAnswer, AllocateRequest, JobTask
-from spotline.application.allocation.seats import Bidder, Seat, TaskPlace, life_worth, rung_answer
+from spotline.application.allocation.seats import (
+    Bidder,
+    Seat,
+    TaskPlace,
+    life_worth,
+    pays_to_go,
+    rung_answer,
+)
 from spotline.application.allocation.tasks import (
     asked_policy,
     check_quoted,
@@ -32,8 +40,15 @@ from spotline.domain.crowd.clearing import clear
 from spotline.domain.crowd.fairness import SlotFairness, clear_fairly
 from spotline.domain.crowd.yielding import Claim, yielded_to
 from spotline.domain.jobs.lot import holding_of
+from spotline.domain.jobs.program import IDLE
 from spotline.domain.market.offering import Quote
-from spotline.domain.policies.answer import JobAnswer, Move, SpotWorth, Yielded
+from spotline.domain.policies.answer import (
+    DecisionReason,
+    JobAnswer,
+    Move,
+    SpotWorth,
+    Yielded,
+)
 from spotline.domain.policies.contention import ResidualCapacity
 from spotline.domain.policies.decision import (
     on_demand_to_hold,
@@ -60,8 +75,8 @@ def slot_bids(request: AllocateRequest) -> SlotBids:
     ValueError
         As `allocate`.
     """
-    bidders, offers, capacity = _bidden(request)
-    return SlotBids(bids=_bids(bidders, offers), capacity=capacity)
+    bidden = _bidden(request)
+    return SlotBids(bids=_bids(bidden.bidders, bidden.offers), capacity=bidden.capacity)
 
 
 def cleared(request: AllocateRequest) -> AllocateAnswer:
@@ -72,8 +87,9 @@ def cleared(request: AllocateRequest) -> AllocateAnswer:
     ValueError
         As `allocate`.
     """
-    bidders, offers, capacity = _bidden(request)
-    found, fairness = clear_bids(request, SlotBids(bids=_bids(bidders, offers), capacity=capacity))
+    bidden = _bidden(request)
+    bidders, offers = bidden.bidders, bidden.offers
+    found, fairness = bidden.found or _clear(request, bidden)
     chosen = [found.chosen[bidder.task.job.job_id] for bidder in bidders]
     claims = [
         Claim(
@@ -84,6 +100,11 @@ def cleared(request: AllocateRequest) -> AllocateAnswer:
         for bidder, seats, at in zip(bidders, offers, chosen, strict=True)
     ]
     yields = yielded_to(claims, weighted=fairness is not None)
+    if bidden.is_coupled:
+        # What a quota or the budget refuses is nobody's spot.
+        yields = {
+            job: left for job, left in yields.items() if left.offering_id in bidden.capacity.spot
+        }
     left_s = request.slot_s - request.offset_s
     return AllocateAnswer(
         answers=tuple(
@@ -109,10 +130,31 @@ def clear_bids(request: AllocateRequest, slot: SlotBids) -> tuple[Cleared, SlotF
     return clear_fairly(slot.bids, slot.capacity, tenants, request.tenant_weights)
 
 
-def _bidden(
-    request: AllocateRequest,
-) -> tuple[list[Bidder], list[list[Seat]], Capacity]:
-    """All tasks as bidders, the seats that each bids for, and what is scarce."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Bidden:
+    """All tasks as bidders, the seats that each bids for, and what is scarce.
+
+    `found` is how that is cleared, where it is known already. `is_coupled` says that quotas or the
+    budget are among what is scarce.
+    """
+
+    bidders: list[Bidder]
+    offers: list[list[Seat]]
+    capacity: Capacity
+    found: tuple[Cleared, SlotFairness | None] | None = None
+    is_coupled: bool = False
+
+
+def _clear(request: AllocateRequest, bidden: _Bidden) -> tuple[Cleared, SlotFairness | None]:
+    bids = _bids(bidden.bidders, bidden.offers)
+    return clear_bids(request, SlotBids(bids=bids, capacity=bidden.capacity))
+
+
+def _bidden(request: AllocateRequest) -> _Bidden:
+    """What is bid, by what there is; where limits on all jobs do not allow that, under these too.
+
+    Limits that allow what is best without them allow the best there is.
+    """
     residual = ResidualCapacity(request.quotes)
     quotes = {sq.quote.offering_id: sq.quote for sq in request.quotes}
     take_before(request, residual)
@@ -120,9 +162,26 @@ def _bidden(
         check_quoted(task, quotes)
     slot = _Slot(request, residual)
     bidders = [slot.bidder(task, quotes) for task in request.tasks]
-    capacity = slot.scarce(bidders)
-    offers = [slot.seats(bidder, capacity) for bidder in bidders]
-    return bidders, offers, _kept_aside(bidders, offers, capacity)
+    scarce = slot.scarce(bidders)
+    offers = [slot.seats(bidder, scarce) for bidder in bidders]
+    bidden = _Bidden(bidders=bidders, offers=offers, capacity=_kept_aside(bidders, offers, scarce))
+    limits = SlotLimits.of(request)
+    if limits is None:
+        return bidden
+    found = _clear(request, bidden)
+    chosen = [
+        (bidder, seats[found[0].chosen[bidder.task.job.job_id]])
+        for bidder, seats in zip(bidders, offers, strict=True)
+    ]
+    if limits.allow(chosen):
+        return replace(bidden, found=found)
+    offers = [slot.seats(bidder, scarce, limits.bounded) for bidder in bidders]
+    capacity = limits.bounding(_kept_aside(bidders, offers, scarce))
+    for bidder, seats in zip(bidders, offers, strict=True):
+        seats.append(slot.rest(bidder))
+        for seat in seats:
+            seat.option = limits.told(bidder, seat.option)
+    return _Bidden(bidders=bidders, offers=offers, capacity=capacity, is_coupled=True)
 
 
 def _kept_aside(
@@ -258,7 +317,7 @@ class _Slot:
             if bidder.task.offering_id == offering_id
         )
 
-    def _worthwhile(self, bidder: Bidder, spot: set[str], stock: set[str]) -> list[int]:
+    def _worthwhile(self, bidder: Bidder, spot: Set[str], stock: Set[str]) -> list[int]:
         """The places that could be worth more than what the job is sure to have at home."""
         home = bidder.places[0]
         if len(bidder.places) == 1 or home.offering_id in stock:
@@ -274,18 +333,40 @@ class _Slot:
             or seat.option.value_micro_usd > sure.option.value_micro_usd
         ]
 
-    def seats(self, bidder: Bidder, capacity: Capacity) -> list[Seat]:
-        """All that a job bids for: at each place with all there is, and with less of what is scarce."""
+    def seats(
+        self, bidder: Bidder, capacity: Capacity, bounded: Set[str] = frozenset()
+    ) -> list[Seat]:
+        """All that a job bids for: at each place with all there is, and with less of what is scarce.
+
+        Of offerings that are `bounded` by limits on all jobs, it also bids for less of either kind.
+        """
         seats: list[Seat] = []
-        for at in self._worthwhile(bidder, set(capacity.spot), set(capacity.on_demand)):
+        spot, stock = bounded | capacity.spot.keys(), bounded | capacity.on_demand.keys()
+        for at in self._worthwhile(bidder, spot, stock):
             place = bidder.places[at]
             found = [bidder.free[at]]
-            if place.offering_id in capacity.spot:
+            if place.offering_id in spot:
                 found += self._with_less_spot(place, found[0])
-            if place.offering_id in capacity.on_demand:
+            if place.offering_id in stock:
                 found += self._with_less_stock(place, found, at_home=not at)
-            seats += [seat for seat in found if not at or _pays_to_go(bidder, place, seat)]
+            seats += [seat for seat in found if not at or pays_to_go(bidder, place, seat)]
         return seats
+
+    def rest(self, bidder: Bidder) -> Seat:
+        """A job that holds nothing at home, whatever its policy says: a limit may leave it that."""
+        home = bidder.places[0]
+        seat = self._seat(home, 0, 0)
+        if not seat.option.spot + seat.option.on_demand:
+            return seat
+        view = self._view_at(home, 0, 0)
+        option = Option(
+            offering_id=home.offering_id,
+            spot=0,
+            on_demand=0,
+            value_micro_usd=self._worth(home, life_worth(view, IDLE)),
+            safe=is_saved(view, IDLE),
+        )
+        return Seat(option, lambda: replace(seat.answer(), lots=(), reason=DecisionReason.BUDGET))
 
     def _with_less_spot(self, place: TaskPlace, free: Seat) -> list[Seat]:
         """From less than it would take down to none; who plans with forecasts is asked less often."""
@@ -416,10 +497,3 @@ class _Slot:
             ),
             forecast=forecast,
         )
-
-
-def _pays_to_go(bidder: Bidder, place: TaskPlace, seat: Seat) -> bool:
-    """Whether a policy makes use of another place: for spot, or for cheaper on-demand."""
-    dearest = bidder.places[0].quote.on_demand_price_micro_usd
-    cheaper = place.quote.on_demand_price_micro_usd < dearest
-    return seat.option.spot > 0 or (seat.option.on_demand > 0 and cheaper)

@@ -50,6 +50,19 @@ class Alternative:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PoolQuota:
+    """The instances that all tasks together may hold of a quota pool, and its offerings, by id."""
+
+    quota_pool: str
+    instances: int
+    offering_ids: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if self.instances < 0:
+            raise ValueError(f"instances of {self.quota_pool} must be >= 0, was {self.instances}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobTask:
     """A job as it stands when a slot is decided.
 
@@ -59,7 +72,8 @@ class JobTask:
     `alternatives` are offerings it may move to. For `on_demand_reserve_slots` (0: on-demand is
     always there) and `rescue_instances` see `PolicyView`. A loss without notice throws away
     `unsaved_quanta` of the progress; `notice_lead_s` is that of the offering. Where buying is
-    stopped, it may hold no more than `most_spot` and `most_on_demand` (None: no such bound).
+    stopped, it may hold no more than `most_spot` and `most_on_demand` (None: no such bound). At home
+    `excepted_on_demand` instances count in no quota: its deadline needs them.
     """
 
     job: Job
@@ -83,6 +97,7 @@ class JobTask:
     notice_lead_s: int | None = None
     most_spot: int | None = None
     most_on_demand: int | None = None
+    excepted_on_demand: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +109,10 @@ class AllocateRequest:
     falls there was interrupted; elsewhere it yields.
 
     With `tenant_weights` bids count by tenant, and the answer says what that costs.
+
+    Where bids are cleared, all tasks together hold no more of quota pools than `quotas` say, and what
+    they hold costs no more than `budget_micro_usd` until the slot is over, at the dearest prices that
+    anybody says, copies of checkpoints included (None: no such bound).
 
     `reason` says why there is no forecast, or why it is decided again; otherwise it is `POLICY`.
     `laws` are those that the tasks' value tables are solved on. `taken` is what jobs served before
@@ -113,12 +132,16 @@ class AllocateRequest:
     clearing: bool = False
     reclaimed_offering_ids: tuple[str, ...] = ()
     tenant_weights: tuple[TenantWeight, ...] = ()
+    quotas: tuple[PoolQuota, ...] = ()
+    budget_micro_usd: int | None = None
 
     def __post_init__(self) -> None:
         if self.slot_s < 1:
             raise ValueError(f"slot_s must be >= 1, was {self.slot_s}")
         if not 0 <= self.offset_s < self.slot_s:
             raise ValueError(f"offset_s must lie in 0..{self.slot_s - 1}, was {self.offset_s}")
+        if (self.budget_micro_usd or 0) < 0:
+            raise ValueError(f"budget_micro_usd must be >= 0, was {self.budget_micro_usd}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

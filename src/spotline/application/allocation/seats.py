@@ -74,6 +74,13 @@ class Bidder:
     free: list[Seat]
 
 
+def pays_to_go(bidder: Bidder, place: TaskPlace, seat: Seat) -> bool:
+    """Whether a policy makes use of another place: for spot, or for cheaper on-demand."""
+    dearest = bidder.places[0].quote.on_demand_price_micro_usd
+    cheaper = place.quote.on_demand_price_micro_usd < dearest
+    return seat.option.spot > 0 or (seat.option.on_demand > 0 and cheaper)
+
+
 def rung_answer(place: TaskPlace, ladder: Ladder, at: int) -> JobAnswer:
     """What a job is answered that gets a rung."""
     rung = ladder.rungs[at]

@@ -7,12 +7,11 @@ from functools import lru_cache
 
 from spotline.application.board.entry import BoardEntry
 from spotline.application.market_view import MarketFold
-from spotline.domain.jobs.job import Job
+from spotline.domain.jobs.job import Job, Throughput
 from spotline.domain.jobs.lot import holding_of
 from spotline.domain.jobs.measured import planned_lead_s
 from spotline.domain.jobs.program import Holding, JobProgram, compile_program
 from spotline.domain.jobs.progress import overhead_s
-from spotline.domain.market.offering import Offering
 from spotline.domain.units import NS_PER_S, PPM, WorkScale
 
 
@@ -48,16 +47,27 @@ def pace_of(entry: BoardEntry, job: Job, market: MarketFold, now_ns: int) -> Job
     first_ns = _first_slot_start_ns(entry, job, market)
     left = work_left_quanta(entry, job)
     latest_ns = done_at_ns = 0
+    lots = {lot.offering_id: lot for lot in entry.held}
+    empty: set[tuple[Throughput, int | None, bool, bool]] = set()
     for offering in market.offerings:
-        program = _program(job, offering, market.slot_s, first_ns)
-        if program is None:
+        throughput = job.throughput_on(offering.offering_id, offering.instance_type)
+        if throughput is None:
             continue
+        lead_s = planned_lead_s(job, offering.notice_lead_s)
+        away = entry.launched and offering.offering_id != entry.offering_id
+        if offering.offering_id not in lots:
+            # Where it holds nothing, places that differ in nothing else are all the same to it.
+            alike = throughput, lead_s, away, offering.reservation is None
+            if alike in empty:
+                continue
+            empty.add(alike)
+        program = _program(job, throughput, lead_s, market.slot_s, first_ns)
         held = holding_of([lot for lot in entry.held if lot.offering_id == offering.offering_id])
         rate = program.rate_quanta_per_s[min(held.instances, program.max_instances)]
         if rate:
             done_at_ns = now_ns - worked_ns + -(-left // rate) * NS_PER_S
         if offering.reservation is None:
-            slots = min(_slots_needed(entry, job, offering, program, held, left))
+            slots = min(_slots_needed(job, program, held, left, away=away))
             ends_ns = first_ns + (program.deadline_slots - slots) * market.slot_s * NS_PER_S
             latest_ns = max(latest_ns, ends_ns)
     return JobPace(
@@ -69,18 +79,19 @@ def pace_of(entry: BoardEntry, job: Job, market: MarketFold, now_ns: int) -> Job
 
 @lru_cache(maxsize=4096)
 def _program(
-    job: Job, offering: Offering, slot_s: int, first_slot_start_ns: int
-) -> JobProgram | None:
-    """The job on an offering, None where it cannot run there; kept apart from the programs that decisions ask for again and again."""
-    throughput = job.throughput_on(offering.offering_id, offering.instance_type)
-    if throughput is None:
-        return None
+    job: Job,
+    throughput: Throughput,
+    notice_lead_s: int | None,
+    slot_s: int,
+    first_slot_start_ns: int,
+) -> JobProgram:
+    """The job at a throughput; kept apart from the programs that decisions ask for again and again."""
     return compile_program(
         job,
         throughput,
         slot_s=slot_s,
         first_slot_start_ns=first_slot_start_ns,
-        notice_lead_s=planned_lead_s(job, offering.notice_lead_s),
+        notice_lead_s=notice_lead_s,
     )
 
 
@@ -101,19 +112,14 @@ def work_left_quanta(entry: BoardEntry, job: Job) -> int:
 
 
 def _slots_needed(
-    entry: BoardEntry,
-    job: Job,
-    offering: Offering,
-    program: JobProgram,
-    held: Holding,
-    left: int,
+    job: Job, program: JobProgram, held: Holding, left: int, *, away: bool
 ) -> list[int]:
     needed = []
     for count in program.allowed_counts:
         if program.rate_quanta_per_s[count] < 1:
             continue
         first_s = overhead_s(program, held, Holding(on_demand=count))
-        if entry.launched and offering.offering_id != entry.offering_id:
+        if away:
             first_s = max(first_s, job.overheads.migrate_s)
         needed.append(program.slots_on_demand(left, first_s, instances=count))
     return needed or [program.deadline_slots + 1]

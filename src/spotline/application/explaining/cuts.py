@@ -11,7 +11,7 @@ from spotline.application.explaining.messages import AlternativeCut
 from spotline.domain.events.capacity import LaunchRefused, RefusalClass
 from spotline.domain.jobs.lot import Lot, holding_of
 from spotline.domain.jobs.program import Holding
-from spotline.domain.market.offering import CapacityType, Count, Quote
+from spotline.domain.market.offering import NO_SPOT_PRICE_MICRO_USD, CapacityType, Count, Quote
 from spotline.domain.market.slot_quote import SlotQuote
 from spotline.domain.policies.answer import DecisionReason, JobAnswer
 from spotline.domain.policies.decision import (
@@ -90,7 +90,7 @@ def _settled(bounds: Bounds, holding: Holding) -> Cut:
         )
     if bounds.reason is DecisionReason.BUDGET:
         return AlternativeCut.LIMIT, "gets less far on what is left of the budget"
-    if view.on_demand_price == 0 and settled.holding != holding:
+    if _is_paid_for(view) and settled.holding != holding:
         return AlternativeCut.RULE, "what is paid for already is not left idle"
     if not _is_looked_at(bounds.policy, view, holding):
         return (
@@ -98,6 +98,13 @@ def _settled(bounds: Bounds, holding: Holding) -> Cut:
             f"{bounds.policy.policy_id} weighs all the spot there is, what is held, and none",
         )
     return NO_CUT
+
+
+def _is_paid_for(view: PolicyView) -> bool:
+    """The rule of `domain.jobs.offer.is_paid_for`, on a view."""
+    return view.on_demand_price == 0 or (
+        view.spot_price == NO_SPOT_PRICE_MICRO_USD and view.spot_available == 0
+    )
 
 
 def _is_looked_at(policy: Policy, view: PolicyView, holding: Holding) -> bool:

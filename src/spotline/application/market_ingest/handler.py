@@ -44,6 +44,7 @@ from spotline.domain.events.placement import LinkObserved, RegionObserved
 from spotline.domain.limits.market_doubts import DoubtRules, MarketDoubts
 from spotline.domain.limits.price_sanity import STANDS_FOR_S, SanityRule
 from spotline.domain.limits.quote_age import AgeRule
+from spotline.domain.market.disk_prices import with_disk_prices
 from spotline.domain.market.grid import AnyMarket, opens_ns
 from spotline.domain.market.live_market import LiveMarket
 from spotline.domain.market.market_clock import WALL_TIME, MarketClock
@@ -355,8 +356,9 @@ class IngestHandler:
             slot=slot,
             ts_event_ns=moment.ts_event_ns,
             slot_s=market.slot_s,
-            quotes=self._overrides.applied(
-                market.offerings, stands, moment.ts_event_ns, state.held
+            quotes=with_disk_prices(
+                market.offerings,
+                self._overrides.applied(market.offerings, stands, moment.ts_event_ns, state.held),
             ),
             last=source.slots is not None and slot == source.slots - 1,
             mode=self._said_mode,

@@ -179,7 +179,7 @@ def snapshot_of_market(
             source="",
         )
     )
-    book = LawBook()
+    book = LawBook(whole_gangs=True)
     for slot in history:
         following.fold(slot)
         book.observe(slot)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from spotline.application.page.ports import Acts
+from spotline.application.page.acting_ports import Acts
 from spotline.application.read_model.ports import InputProblem, ViewRefused, refused_input
 from spotline.contracts.reasons import Reason
 from spotline.domain.jobs.outlook import JobOutlook

@@ -8,8 +8,8 @@ from typing import Any
 
 from spotline.application.allocator.messages import PlanAnswer, PlanRequest
 from spotline.application.allocator.updates import JobChange, changed, left_of
+from spotline.application.page.acting_ports import Acts
 from spotline.application.page.acts import ActDone, ActField, Follows, FormSaid
-from spotline.application.page.ports import Acts
 from spotline.application.read_model.ports import InputProblem, refused_input
 from spotline.domain.jobs.draft import JobDraft
 from spotline.domain.jobs.job import Deadline, Job

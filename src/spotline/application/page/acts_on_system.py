@@ -11,8 +11,8 @@ from spotline.application.operations.messages import (
     Pause,
     Resume,
 )
+from spotline.application.page.acting_ports import Acts
 from spotline.application.page.acts import ActDone, ActField, Follows, FormSaid
-from spotline.application.page.ports import Acts
 from spotline.application.read_model.ports import InputProblem, refused_input
 from spotline.domain.limits.freezes import Freeze, FreezeScope
 from spotline.domain.modes import Mode

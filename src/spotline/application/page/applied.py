@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from spotline.contracts.envelope import Envelope
 from spotline.domain.events.event import Event
@@ -25,6 +25,8 @@ class Applied:
     slot, market_ns
         The slot that was open, -1 before the first, and when it happened in the market's time. The
         fold says both; what comes from outside has neither.
+    payload
+        Its content as the log holds it; empty: it is written again where it is needed.
     """
 
     event: Event
@@ -35,6 +37,7 @@ class Applied:
     wall_ns: int = 0
     slot: int = -1
     market_ns: int = 0
+    payload: bytes = field(default=b"", repr=False, compare=False)
 
 
 def applied(event: Event, envelope: Envelope, seq: int, *, wall_ns: int = 0) -> Applied:
@@ -46,4 +49,5 @@ def applied(event: Event, envelope: Envelope, seq: int, *, wall_ns: int = 0) -> 
         event_id=envelope.event_id,
         cause_id=envelope.causation_id,
         wall_ns=wall_ns or envelope.stored_ns,
+        payload=envelope.payload,
     )

@@ -6,18 +6,19 @@ but what was known then.
 
 from __future__ import annotations
 
-import pickle
 from bisect import bisect_right
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from spotline.application.page.applied import Applied
+from spotline.application.page.keeping import copied, read, written
 from spotline.application.page.state import PageState
 from spotline.domain.events.market import SlotOpened
 
 # A copy of all costs about as much as folding so many events.
 _EVENTS_A_COPY = 4_000
+_MOST_COPIES = 16
 _MOST_RECENT = 4
 
 
@@ -55,13 +56,14 @@ class _SlotKept:
 
     slot: int
     events: int
-    copy: int | None
+    copy: PageState | None
 
 
 class PageBook:
     """Folds what is applied, and opens the state at any slot that has begun.
 
-    What was applied in the open slot is kept in memory, and goes to the shelf with the next one.
+    What was applied in the open slot is kept in memory, and goes to the shelf with the next one;
+    copies of the state stay in memory, at most `_MOST_COPIES`.
     """
 
     def __init__(self, shelf: Shelf | None = None) -> None:
@@ -70,9 +72,10 @@ class PageBook:
         self._slots: list[int] = []
         self._kept: list[_SlotKept] = []
         # The first page of all is before the first slot; it needs no copy.
-        self._open_copy: int | None = self._put(self.head)
+        self._open_copy: PageState | None = PageState()
         self._open_events: list[Applied] = []
         self._since_copy = 0
+        self._events_a_copy = _EVENTS_A_COPY
         self._recent: OrderedDict[int, PageState] = OrderedDict()
 
     def apply(self, told: Applied) -> None:
@@ -117,24 +120,29 @@ class PageBook:
         first = place
         while self._kept[first].copy is None:
             first -= 1
-        copy = self._kept[first].copy
-        assert copy is not None  # noqa: S101 - the first chapter has one, see __init__
-        state: PageState = pickle.loads(self._shelf.get(copy))  # noqa: S301 - written below
+        state = copied(self._kept[first].copy or PageState())
         for kept in self._kept[first : place + 1]:
-            events: list[Applied] = pickle.loads(self._shelf.get(kept.events))  # noqa: S301
-            for told in events:
+            for told in read(self._shelf.get(kept.events)):
                 state.fold(told)
         return state
 
     def _close_slot(self, slot: int) -> None:
-        kept = _SlotKept(slot, self._put(self._open_events), self._open_copy)
+        kept = _SlotKept(slot, self._shelf.put(written(self._open_events)), self._open_copy)
         self._slots.append(slot)
         self._kept.append(kept)
         self._open_events = []
         self._open_copy = None
-        if self._since_copy >= _EVENTS_A_COPY:
-            self._open_copy = self._put(self.head)
+        if self._since_copy >= self._events_a_copy:
+            self._open_copy = copied(self.head)
             self._since_copy = 0
+            self._thin_out()
 
-    def _put(self, content: object) -> int:
-        return self._shelf.put(pickle.dumps(content, protocol=pickle.HIGHEST_PROTOCOL))
+    def _thin_out(self) -> None:
+        """Keep so many copies, spread over the whole log: every other one goes, and they come rarer."""
+        with_copy = [place for place, kept in enumerate(self._kept) if kept.copy is not None]
+        if len(with_copy) < _MOST_COPIES:
+            return
+        # The first is an empty state, and stays.
+        for place in with_copy[1::2]:
+            self._kept[place] = replace(self._kept[place], copy=None)
+        self._events_a_copy *= 2

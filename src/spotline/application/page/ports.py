@@ -1,137 +1,41 @@
-"""What pages need of others: who does what people ask for."""
+"""What pages ask of others: what is not in the book, or takes too long to be worked out with it."""
 
 from __future__ import annotations
 
-from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
-from spotline.application.allocator.messages import (
-    ChangeReceipt,
-    JobStatus,
-    PlanAnswer,
-    PlanRequest,
-    SubmissionReceipt,
-)
-from spotline.application.allocator.updates import JobChange
-from spotline.application.market_view import MarketStatus
-from spotline.application.operations.messages import (
-    AccountModes,
-    LimitsInForce,
-    ModeSet,
-    ModeWanted,
-    Orphans,
-    ParkedPage,
-    ParkedQuery,
-    Pause,
-    Paused,
-    Resume,
-    Resumed,
-    SystemStatus,
-)
-from spotline.domain.jobs.draft import JobDraft
-from spotline.domain.jobs.job import Job
+from spotline.application.explaining.messages import DecisionExplanation, DecisionQuery
+from spotline.domain.jobs.outlook import JobOutlook
 
 
-class JobActs(Protocol):
-    """What owners do. Every method may raise `ViewRefused`, in the words of who refuses."""
+class Explainer(Protocol):
+    """Explains decisions: of a recorded log, or by asking the allocator. Takes seconds."""
 
-    async def submit(self, job: Job | JobDraft) -> SubmissionReceipt:
-        """Hand a job over; the same client request id is the same job."""
-        ...
+    async def explain(self, query: DecisionQuery, *, token: str = "") -> DecisionExplanation:
+        """Why a decision was what it was; `token` is that of whoever asks, empty for nobody's.
 
-    async def plan(self, request: PlanRequest) -> PlanAnswer:
-        """What could be done with a job; buys nothing."""
-        ...
-
-    async def get(self, job_id: str) -> JobStatus:
-        """Where a job stands."""
-        ...
-
-    async def update(self, change: JobChange) -> ChangeReceipt:
-        """Change a job."""
-        ...
-
-    async def cancel(self, job_id: str, *, request_id: str = "") -> bool:
-        """Withdraw a job; whether it was over already."""
-        ...
-
-    async def market(self) -> MarketStatus:
-        """What time it is in the market."""
+        Raises
+        ------
+        SpotlineError
+            It cannot be explained, or not now; the message says why.
+        """
         ...
 
 
-class OperatorActs(Protocol):
-    """What operators do. Every method may raise `ViewRefused`."""
+class Outlooks(Protocol):
+    """Says what is expected of a job. May take seconds."""
 
-    async def status(self) -> SystemStatus:
-        """How the system is."""
-        ...
+    async def outlook(self, job_id: str, at: int | None, *, token: str = "") -> JobOutlook | None:
+        """What was expected at the end of slot `at`, None: what is now; `token` as above.
 
-    async def limits(self) -> LimitsInForce:
-        """The limits on money that are in force."""
-        ...
+        Returns
+        -------
+        JobOutlook
+            None where nothing can be said: the job is over, or the past cannot be worked out.
 
-    async def parked(self, query: ParkedQuery) -> ParkedPage:
-        """Parked entries."""
-        ...
-
-    async def retry_parked(self, service: str, event_id: str, *, request_id: str) -> str:
-        """Publish a parked entry again; as which event."""
-        ...
-
-    async def drop_parked(
-        self, service: str, event_id: str, *, request_id: str, detail: str = ""
-    ) -> None:
-        """Give a parked entry up."""
-        ...
-
-    async def pause(self, pause: Pause) -> Paused:
-        """Stop buying."""
-        ...
-
-    async def resume(self, resume: Resume) -> Resumed:
-        """Go on buying."""
-        ...
-
-    async def orphans(self) -> Orphans:
-        """Instances that belong to no job."""
-        ...
-
-    async def reap_orphans(
-        self, instance_ids: tuple[str, ...], *, request_id: str
-    ) -> tuple[str, ...]:
-        """Have such instances ended (none: all of them); which."""
-        ...
-
-    async def account_modes(self) -> AccountModes:
-        """The mode of every account."""
-        ...
-
-    async def set_account_mode(self, wanted: ModeWanted) -> ModeSet:
-        """Have an account in a mode."""
-        ...
-
-
-class Acts(Protocol):
-    """What one caller may ask for, in his own name."""
-
-    @property
-    def jobs(self) -> JobActs:
-        """What owners do."""
-        ...
-
-    @property
-    def operations(self) -> OperatorActs:
-        """What operators do."""
-        ...
-
-
-class Acting(Protocol):
-    """Does what people ask for; a recorded log has none: it cannot be changed."""
-
-    def of_caller(self, token: str) -> AbstractAsyncContextManager[Acts]:
-        """In the name of whoever has this token, never in the server's own.
-
-        What is refused inside is raised as `ViewRefused`.
+        Raises
+        ------
+        SpotlineError
+            It cannot be worked out now; the message says why.
         """
         ...

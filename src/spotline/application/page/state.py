@@ -14,7 +14,16 @@ from typing import NamedTuple, Protocol
 from spotline.application.allocator.jobs_state import JobsState
 from spotline.application.market_view import ClockReading
 from spotline.application.page.applied import Applied
+from spotline.application.page.decisions import DecisionsChapter
 from spotline.application.page.feed import FeedChapter
+from spotline.application.page.fleet import FleetChapter
+from spotline.application.page.holdings import HoldingsChapter
+from spotline.application.page.log_tally import TallyChapter
+from spotline.application.page.market import MarketChapter
+from spotline.application.page.money import MoneyChapter
+from spotline.application.page.otherwise import OtherwiseChapter
+from spotline.application.page.raw import RawChapter
+from spotline.application.page.selection import SelectionChapter
 from spotline.domain.events.event import Event
 from spotline.domain.events.market import MarketOpened, SlotOpened
 from spotline.domain.units import NS_PER_S
@@ -49,6 +58,15 @@ class PageState:
 
     jobs: JobsState = field(default_factory=JobsState)
     feed: FeedChapter = field(default_factory=FeedChapter)
+    fleet: FleetChapter = field(default_factory=FleetChapter)
+    tally: TallyChapter = field(default_factory=TallyChapter)
+    holdings: HoldingsChapter = field(default_factory=HoldingsChapter)
+    decisions: DecisionsChapter = field(default_factory=DecisionsChapter)
+    raw: RawChapter = field(default_factory=RawChapter)
+    money: MoneyChapter = field(default_factory=MoneyChapter)
+    otherwise: OtherwiseChapter = field(default_factory=OtherwiseChapter)
+    selection: SelectionChapter = field(default_factory=SelectionChapter)
+    market: MarketChapter = field(default_factory=MarketChapter)
     left_out: deque[LeftOut] = field(default_factory=lambda: deque(maxlen=_MOST_LEFT_OUT))
     seq: int = 0
     wall_ns: int = 0
@@ -101,7 +119,10 @@ class PageState:
                 )
 
     def _chapters(self) -> tuple[Chapter, ...]:
-        return (self.feed,)
+        return (
+            *(self.feed, self.fleet, self.tally, self.holdings, self.decisions, self.raw),
+            *(self.money, self.otherwise, self.selection, self.market),
+        )
 
     def _market_ns(self, event: Event) -> int:
         """When an event happened: its own time, or that of its place in its slot."""

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from spotline.application.allocation.allocate import allocate, capped_quotes
 from spotline.application.allocation.messages import AllocateRequest, Alternative, JobTask
+from spotline.application.selector.coupling import coupled_limits, task_in_quota
 from spotline.application.selector.egress import held_back
 from spotline.application.selector.freezing import task_at_discount, task_under_freezes
 from spotline.application.selector.job_run import JobRun
@@ -39,6 +40,7 @@ def allocate_request(
         reason = DecisionReason.INTERRUPTED if lost else DecisionReason.LAUNCH_REFUSED
     trusted = state.forecast_reason is DecisionReason.POLICY
     tasks = tuple(_task(state, state.runs[job_id], options) for job_id in order)
+    limits = coupled_limits(state, asked, options)
     return AllocateRequest(
         slot=state.slot,
         revision=state.revision,
@@ -52,6 +54,8 @@ def allocate_request(
         clearing=state.clearing,
         reclaimed_offering_ids=() if state.offset_s else tuple(sorted(state.reclaimed)),
         tenant_weights=tenant_weights(state, (task.job.tenant for task in tasks), options),
+        quotas=limits.quotas,
+        budget_micro_usd=limits.budget_micro_usd,
     )
 
 
@@ -69,7 +73,7 @@ def _task(state: SelectorState, run: JobRun, options: SelectorOptions) -> JobTas
     task = task_at_discount(state, task_at_limit(state, run, task), options)
     task = task_within_spending(state, run, task, options)
     task = task_under_own_caps(state, run, task)
-    return task_under_freezes(state, run, task)
+    return task_in_quota(state, run, task_under_freezes(state, run, task), options)
 
 
 def task_at_home(state: SelectorState, run: JobRun, options: SelectorOptions) -> JobTask:
@@ -200,6 +204,8 @@ def fallback_request(state: SelectorState, options: SelectorOptions) -> Allocate
         laws=(),
         clearing=False,
         tenant_weights=(),
+        quotas=(),
+        budget_micro_usd=None,
         forecast=None,
         reason=DecisionReason.ALLOCATOR_UNAVAILABLE,
     )

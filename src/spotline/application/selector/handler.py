@@ -10,6 +10,7 @@ One slot k runs through these phases:
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 
 from spotline.application.allocation.messages import AllocateRequest
@@ -303,17 +304,19 @@ class SelectHandler:
             yield feedback(self._pool, self._options, learner, lesson)
 
     def _admit(
-        self, state: SelectorState, running: list[JobRun], learner: Learner, ctx: Context
+        self, state: SelectorState, running: Sequence[JobRun], learner: Learner, ctx: Context
     ) -> Iterator[Event]:
         """Admit the jobs that arrive, beside those `running`; rehearsals move `learner`."""
         room = MOST_TABLES - sum(len(run.tables) for run in running)
+        taken = Counter[str]()
+        for home, used in taken_by(state, running, self._options):
+            taken[home] += used
         for run in _arrivals(state):
             if run.job.deadline.expires_ns <= state.current.ts_event_ns:
                 yield never_started(run, state.slot)
                 continue
-            taken = taken_by(state, running, self._options)
-            opened, past = homes_by(state, run.job, taken)
-            offering_id = best_offering(run.job, state.offerings, opened, past, taken)
+            opened, past = homes_by(state, run.job, taken.items())
+            offering_id = best_offering(run.job, state.offerings, opened, past, taken.items())
             if run.cancelled or offering_id is None:
                 continue
             limit = arrival_limit(state, run, offering_id) if self._options.limits else NO_LIMIT
@@ -338,12 +341,16 @@ class SelectHandler:
                 on_demand_quote_micro_usd=limit.on_demand_quote_micro_usd,
                 limit_micro_usd=limit.limit_micro_usd,
             )
-            tables = tables_wanted(state, JobRun(job=arriving), offering_id, running, self._options)
+            tables = tables_wanted(
+                state, JobRun(job=arriving), offering_id, taken.items(), self._options, room
+            )
             tables = tables_with_room(state, tables, room)
             room -= len(tables)
             yield from tables
             # The next arrival must see this one's demand.
-            running.append(JobRun(job=run.job, offering_id=offering_id))
+            admitted = JobRun(job=run.job, offering_id=offering_id)
+            for home, used in taken_by(state, [admitted], self._options):
+                taken[home] += used
 
     def _ask(self, state: SelectorState, order: Sequence[str], ctx: Context) -> Outcome:
         if not order:

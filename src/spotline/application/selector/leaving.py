@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -42,9 +43,11 @@ def can_stay(state: SelectorState, run: JobRun, offering_id: str, options: Selec
     if reservation is None:
         return True
     others = [other for other in state.running() if other is not run]
-    taken = sum(
-        instances for home, instances in taken_by(state, others, options) if home == offering_id
-    )
+    if not _has_turn(state, run, reservation):
+        return False
+    taken: Counter[str] = Counter()
+    for home, instances in taken_by(state, others, options):
+        taken[home] += instances
     program = state.program_of(run.job, offering_id)
     stay = stay_on(
         reservation,
@@ -53,9 +56,23 @@ def can_stay(state: SelectorState, run: JobRun, offering_id: str, options: Selec
         work_quanta=program.work_quanta - run.state.progress_quanta,
         overhead_s=run.job.overheads.migrate_s,
     )
-    if stay is None or not has_room(reservation, run.job, taken):
+    if stay is None or not has_room(state.offerings, offering_id, run.job, taken):
         return False
     return stay.slots <= _slots_left(state, run)
+
+
+def _has_turn(state: SelectorState, run: JobRun, reservation: Reservation) -> bool:
+    """Whether a job may move into a savings plan in this slot: the first that is not in it.
+
+    Two that moved to different offerings of a plan at once would both count on the same money.
+    """
+    if not reservation.plan:
+        return True
+    for other in state.running():
+        home = state.offerings[other.offering_id].reservation
+        if home is None or home.plan != reservation.plan:
+            return other is run
+    return False
 
 
 def way_out(state: SelectorState, run: JobRun, options: SelectorOptions) -> NextHome | None:

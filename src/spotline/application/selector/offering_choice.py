@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 
 from spotline.domain.events.market import SlotOpened
-from spotline.domain.jobs.job import Job
-from spotline.domain.jobs.program import compile_program
+from spotline.domain.jobs.job import Job, Throughput
+from spotline.domain.jobs.program import JobProgram, compile_program
 from spotline.domain.jobs.stay import claim_on, stay_on
-from spotline.domain.market.offering import Offering, Reservation
+from spotline.domain.market.offering import Count, Offering
+from spotline.domain.remembered import Same
 
 # Slots of the past that say how much spot an offering carries.
 RECENT_SLOTS = 48
@@ -42,15 +44,38 @@ def best_offering(
     """
     taken = _taken(running)
     for _, _, offering_id in _ranks(job, offerings, opened, past, taken):
-        reservation = offerings[offering_id].reservation
-        if reservation is None or has_room(reservation, job, taken.get(offering_id, 0)):
+        if has_room(offerings, offering_id, job, taken):
             return offering_id
     return None
 
 
-def has_room(reservation: Reservation, job: Job, taken: int) -> bool:
-    """Whether the claims of other jobs, `taken` instances, leave room for that of this one."""
-    return taken + claim_on(reservation, job.allowed_counts) <= reservation.instances
+def has_room(
+    offerings: Mapping[str, Offering], offering_id: str, job: Job, taken: Mapping[str, int]
+) -> bool:
+    """Whether the claims of other jobs leave room for that of this one; off reservations, always.
+
+    Parameters
+    ----------
+    taken
+        Instances that other jobs claim, by offering id. The money of a savings plan is claimed by
+        all of its offerings together.
+    """
+    reservation = offerings[offering_id].reservation
+    if reservation is None:
+        return True
+    claim = claim_on(reservation, job.allowed_counts)
+    if taken.get(offering_id, 0) + claim > reservation.instances:
+        return False
+    if not reservation.plan:
+        return True
+    claimed = sum(
+        count * other.sunk_price_micro_usd
+        for name, count in taken.items()
+        if name in offerings
+        and (other := offerings[name].reservation) is not None
+        and other.plan == reservation.plan
+    )
+    return claimed + claim * reservation.sunk_price_micro_usd <= reservation.plan_micro_usd_per_hour
 
 
 def leaves_for(
@@ -103,7 +128,9 @@ def _ranks(
 
     Reservations that are too small or end too early are left out.
     """
-    recent = [*past[-RECENT_SLOTS:], opened]
+    recent = _recent_of(tuple(Same(slot) for slot in (*past[-RECENT_SLOTS:], opened)))
+    # Offerings of one type and notice run a job alike.
+    programs: dict[tuple[Same[Throughput], int | None], JobProgram] = {}
     ranks: list[tuple[bool, float, str]] = []
     for slot_quote in opened.quotes:
         quote = slot_quote.quote
@@ -114,18 +141,21 @@ def _ranks(
         if throughput is None:
             continue
         wanted = job.max_instances
-        carried = spot_share(recent, quote.offering_id, taken.get(quote.offering_id, 0), wanted)
+        carried = recent.share(quote.offering_id, taken.get(quote.offering_id, 0), wanted)
         price = (
             carried * quote.spot_price_micro_usd + (1.0 - carried) * quote.on_demand_price_micro_usd
         )
         per_work = price * wanted / throughput.rate_per_hour(wanted)
-        program = compile_program(
-            job,
-            throughput,
-            slot_s=opened.slot_s,
-            first_slot_start_ns=opened.ts_event_ns,
-            notice_lead_s=offering.notice_lead_s,
-        )
+        alike = Same(throughput), offering.notice_lead_s
+        if alike not in programs:
+            programs[alike] = compile_program(
+                job,
+                throughput,
+                slot_s=opened.slot_s,
+                first_slot_start_ns=opened.ts_event_ns,
+                notice_lead_s=offering.notice_lead_s,
+            )
+        program = programs[alike]
         left = program.work_quanta - done_quanta
         needed = program.slots_on_demand(left, program.launch_s)
         if offering.reservation is not None:
@@ -144,13 +174,31 @@ def _taken(running: Iterable[tuple[str, int]]) -> dict[str, int]:
     return taken
 
 
-def spot_share(recent: Sequence[SlotOpened], offering_id: str, taken: int, wanted: int) -> float:
-    """Share of `wanted` instances that spot would have carried lately; 1/2 where unknown."""
-    shares = []
-    for opened in recent:
-        for slot_quote in opened.quotes:
-            if slot_quote.quote.offering_id == offering_id:
-                count = slot_quote.quote.spot_available
-                left = max(0, count.instances - taken)
-                shares.append(min(1.0, left / wanted) if count.known else 0.5)
-    return sum(shares) / len(shares) if shares else 0.5
+class RecentSpot:
+    """How much of what jobs want spot would have carried in slots of the past, oldest first."""
+
+    def __init__(self, slots: Iterable[SlotOpened]) -> None:
+        self._counts: dict[str, list[Count]] = {}
+        self._shares: dict[tuple[str, int, int], float] = {}
+        for slot in slots:
+            for slot_quote in slot.quotes:
+                seen = self._counts.setdefault(slot_quote.quote.offering_id, [])
+                seen.append(slot_quote.quote.spot_available)
+
+    def share(self, offering_id: str, taken: int, wanted: int) -> float:
+        """Share of `wanted` instances beside those `taken` by others; 1/2 where unknown."""
+        key = offering_id, taken, wanted
+        found = self._shares.get(key)
+        if found is None:
+            shares = [
+                min(1.0, max(0, count.instances - taken) / wanted) if count.known else 0.5
+                for count in self._counts.get(offering_id, ())
+            ]
+            found = self._shares[key] = sum(shares) / len(shares) if shares else 0.5
+        return found
+
+
+# Jobs that arrive in one slot look at the same past.
+@lru_cache(maxsize=4)
+def _recent_of(slots: tuple[Same[SlotOpened], ...]) -> RecentSpot:
+    return RecentSpot(slot.value for slot in slots)

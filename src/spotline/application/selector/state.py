@@ -82,7 +82,8 @@ class SelectorOptions:
 
     With `clearing` the bids of all jobs are cleared together (ADR 0061); logs from before 0.3.0 serve
     jobs in order of slack. With `shadow_prices` value tables count spot of the slots to come at what
-    it was worth to all of them of late (ADR 0066); it needs `clearing`.
+    it was worth to all of them of late (ADR 0066); it needs `clearing`. With `couples_limits` it clears
+    under quotas and the limit on what all spend (ADR 0071); without, what was cleared is cut to them.
 
     `fairness` is the most that a tenant's bids count against another's where bids are cleared (1: all
     count the same): whose jobs saved a smaller share against on-demand counts for more (ADR 0069).
@@ -122,6 +123,7 @@ class SelectorOptions:
     tenant_shares: str = ""
     beliefs: str = ""
     shadow_prices: bool = False
+    couples_limits: bool = False
 
     def __post_init__(self) -> None:
         if self.rule not in RULES:
@@ -171,6 +173,7 @@ def where_uncounted(options: SelectorOptions) -> SelectorOptions:
         spot_firm=False,
         clearing=False,
         shadow_prices=False,
+        couples_limits=False,
         beliefs=shipped_priors().sha256,
     )
 

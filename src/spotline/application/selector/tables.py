@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from spotline.application.allocation.value_tables import same_table_of
 from spotline.application.selector.believing import homes_by
@@ -22,13 +22,19 @@ def tables_wanted(
     state: SelectorState,
     run: JobRun,
     home: str,
-    running: Sequence[JobRun],
+    taken: Collection[tuple[str, int]],
     options: SelectorOptions,
+    room: int,
 ) -> list[ValueTableRequested]:
-    """An arriving job's value tables, at home first, wherever laws are known."""
+    """An arriving job's value tables, at home first, wherever laws are known.
+
+    `taken` is what running jobs take of each offering. Those that `tables_with_room` would leave out
+    for sure are not even named: in a crowd most jobs get none.
+    """
     wanted = [home]
-    if options.moves and home in state.laws:
-        taken = taken_by(state, running, options)
+    if 2 * room <= MOST_TABLES and not state.shared_tables:
+        wanted = wanted[: max(0, room)]
+    elif options.moves and home in state.laws:
         opened, past = homes_by(state, run.job, taken)
         wanted += other_offerings(run.job, home, state.offerings, opened, past, taken)
     events = []

@@ -23,6 +23,7 @@ from spotline.bench.fleet.policies import SHIPPED
 from spotline.bench.fleet.starts import HORIZON_SLOTS
 from spotline.bench.quote.worlds import SLOT_S, side_by_side
 from spotline.contracts.envelope import StoredEntry
+from spotline.domain.crowd.search import load_solvers
 from spotline.domain.events.lifecycle import JobSubmitted
 from spotline.domain.events.market import MarketOpened
 from spotline.domain.forecasting.registry import DEFAULT_FORECASTER, forecaster_factory
@@ -104,6 +105,7 @@ def wide_market(offerings: int, slots: int) -> Market:
 def measure_slots(jobs: int, offerings: int, selector: SelectorOptions) -> dict[str, float]:
     """Time slots in this process; see `time_slots`."""
     # As services do.
+    load_solvers()
     collect_rarely()
     end = _HISTORY_SLOTS + _ARRIVAL_SLOTS + 2 * max(_DEADLINE_SLOTS)
     market = wide_market(offerings, end)

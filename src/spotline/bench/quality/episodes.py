@@ -109,7 +109,7 @@ def changes_of(series: Series) -> Changes:
     since = 0
     for slot in range(EVERY_SLOTS, series.slots + 1, EVERY_SLOTS):
         counts, price_ppm = _past(series, since, slot)
-        space = choose_space(counts, price_ppm, most_instances=MOST_INSTANCES)
+        space = choose_space(counts, price_ppm, most_instances=MOST_INSTANCES, whole_gangs=True)
         changed = changed_at(space, counts, price_ppm)
         if changed:
             since += changed
@@ -131,7 +131,7 @@ def learn_law_before(
     for one in (series, *others):
         seen = [since for at, since in changes.get(one.name, ()) if at <= slot]
         past[one.name] = _past(one, seen[-1] if seen else 0, slot)
-    return learn_laws(past, most_instances=MOST_INSTANCES)[series.name]
+    return learn_laws(past, most_instances=MOST_INSTANCES, whole_gangs=True)[series.name]
 
 
 def _past(series: Series, first: int, end: int) -> tuple[IntArray, IntArray]:

@@ -47,6 +47,7 @@ from spotline.domain.ledger.bills import InstanceBill
 from spotline.domain.ledger.orphans import ReapMode, ReapRules, accounts_of
 from spotline.domain.market.market import Market
 from spotline.domain.market.market_clock import MarketClock
+from spotline.domain.market.offering import Disks
 from spotline.domain.modes import Mode
 from spotline.domain.units import NS_PER_S
 from spotline.replay.reconcile import LedgerSums
@@ -55,6 +56,8 @@ _LOOK_S = 0.5
 _SILENT_WALL_S = 20.0
 # After the last job is over: instances end within minutes of market time, bills within an hour.
 _SETTLES_S = 120.0
+# gp3 in us-east-1: https://aws.amazon.com/ebs/pricing/, "$0.08/GB-month".
+_DISKS = Disks(gb=200, micro_usd_per_gb_month=80_000)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,12 +96,13 @@ class Rehearsing:
 class RehearsedRun:
     """A run with what the cloud says of it.
 
-    `orphans` are instances that lived on when all jobs were over and everything had been waited
+    `disk_micro_usd` is the part of what was settled that disks cost. `orphans` are instances that lived on when all jobs were over and everything had been waited
     for, `refusals` launches that were refused, by class.
     """
 
     run: DemoRun
     settled_micro_usd: int
+    disk_micro_usd: int
     cloud_billed_micro_usd: int
     orphans: tuple[str, ...]
     refusals: dict[str, int]
@@ -110,6 +114,7 @@ class RehearsedRun:
         return {
             "cloud": REHEARSAL_AWS,
             "settled_usd": self.settled_micro_usd / 1e6,
+            "disk_usd": self.disk_micro_usd / 1e6,
             "cloud_billed_usd": self.cloud_billed_micro_usd / 1e6,
             "bills_agree": self.settled_micro_usd == self.cloud_billed_micro_usd,
             "unsettled": len(self.unsettled),
@@ -130,7 +135,7 @@ async def run_rehearsed(rehearsing: Rehearsing) -> RehearsedRun:
         The rehearsal ends by itself.
     """
     market_file = rehearsing.folder / "market.parquet"
-    await asyncio.to_thread(write_market, rehearsing.market, market_file)
+    await asyncio.to_thread(write_market, _with_disks(rehearsing.market), market_file)
     async with rehearsed_aws(
         market_file,
         rehearsing.folder / "rehearsal",
@@ -140,6 +145,12 @@ async def run_rehearsed(rehearsing: Rehearsing) -> RehearsedRun:
     ) as cloud:
         with credentials_of(cloud):
             return await _run(rehearsing, cloud)
+
+
+def _with_disks(market: Market) -> Market:
+    """The market with disks in its launch templates, where it states none."""
+    offerings = tuple(replace(each, disks=each.disks or _DISKS) for each in market.offerings)
+    return replace(market, offerings=offerings)
 
 
 async def _run(rehearsing: Rehearsing, cloud: RehearsedAws) -> RehearsedRun:
@@ -181,7 +192,8 @@ async def _run(rehearsing: Rehearsing, cloud: RehearsedAws) -> RehearsedRun:
     bill, state = await cloud.bill(), await cloud.state()
     bills, charged = await asyncio.to_thread(_of_ledger, system)
     ours = [line for line in bill["lines"] if not line["foreign"]]
-    settled = {one.instance_id: one.settled.micro_usd for one in bills if one.settled}
+    words = [one.settled for one in bills if one.settled]
+    settled = {word.instance_id: word.micro_usd for word in words}
     return RehearsedRun(
         run=DemoRun(
             log=log,
@@ -192,6 +204,7 @@ async def _run(rehearsing: Rehearsing, cloud: RehearsedAws) -> RehearsedRun:
             refused={},
         ),
         settled_micro_usd=sum(settled.values()),
+        disk_micro_usd=sum(word.disk_micro_usd for word in words),
         cloud_billed_micro_usd=int(bill["total_micro_usd"]),
         orphans=tuple(line["instance_id"] for line in ours if line["open"]),
         refusals=dict(sorted(refusals.items())),

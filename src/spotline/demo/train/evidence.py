@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
+from types import MappingProxyType
 
 from spotline.domain.events.capacity import (
     CapacityLost,
@@ -30,6 +31,9 @@ _STRENGTH = (
     NoticeAction.NOT_SAVED,
     NoticeAction.SAVED,
 )
+
+
+NONE_SEEN: Mapping[str, float] = MappingProxyType({})
 
 
 @dataclass(slots=True, kw_only=True)
@@ -78,23 +82,28 @@ class JobEvidence:
         """Notices on which a checkpoint was committed in time."""
         return sum(action is NoticeAction.SAVED for action in self.answers.values())
 
-    def problems(self) -> list[str]:
-        """Resumptions from anything but a committed checkpoint."""
+    def problems(self, seen: Mapping[str, float] = NONE_SEEN) -> list[str]:
+        """Resumptions from anything but a committed checkpoint.
+
+        `seen` are those that were found complete in the store, by digest, and what each held: of one
+        whose writer was killed before it could say so, the log knows nothing.
+        """
         found = []
         for restart in self.restarted:
             digest = restart.resumed_sha256
             if not digest:
                 continue
             checkpoint = self.committed.get(digest)
-            if checkpoint is None:
+            done = seen.get(digest) if checkpoint is None else checkpoint.done
+            if done is None:
                 found.append(
                     f"generation {restart.generation} resumed from {digest[:12]}, which no "
                     "committed checkpoint has"
                 )
-            elif checkpoint.done != restart.resumed_done:
+            elif done != restart.resumed_done:
                 found.append(
                     f"generation {restart.generation} resumed at {restart.resumed_done:g}, its "
-                    f"checkpoint holds {checkpoint.done:g}"
+                    f"checkpoint holds {done:g}"
                 )
         return found
 

@@ -19,12 +19,12 @@ class Option:
     costs; only differences between a job's options count. `cost_micro_usd` is what of it is spent
     in this slot. Of `on_demand` instances `from_stock` must be in stock (None: all), as those that
     are held already may be kept when the stock has run out. An option that is not `safe` may
-    break a deadline.
+    break a deadline. `excepted` on-demand instances count in no quota: a deadline needs them.
 
     Raises
     ------
     ValueError
-        A count or a cost is negative, or more is from stock than is held.
+        A count or a cost is negative, or more is from stock, or excepted, than is held.
     """
 
     offering_id: str
@@ -34,6 +34,7 @@ class Option:
     cost_micro_usd: int = 0
     from_stock: int | None = None
     safe: bool = True
+    excepted: int = 0
 
     def __post_init__(self) -> None:
         if (
@@ -46,10 +47,19 @@ class Option:
                 f"spot, on_demand, cost_micro_usd and from_stock must be >= 0, were {self.spot}, "
                 f"{self.on_demand}, {self.cost_micro_usd}, {self.from_stock}"
             )
+        if not 0 <= self.excepted <= self.on_demand:
+            raise ValueError(
+                f"excepted must lie in 0..on_demand ({self.on_demand}), was {self.excepted}"
+            )
         if self.from_stock is not None and self.from_stock > self.on_demand:
             raise ValueError(
                 f"from_stock must be <= on_demand ({self.on_demand}), was {self.from_stock}"
             )
+
+    @property
+    def counted(self) -> int:
+        """Instances that count in a quota."""
+        return self.spot + self.on_demand - self.excepted
 
     @property
     def stock(self) -> int:
@@ -152,8 +162,8 @@ def takes_of(option: Option, capacity: Capacity) -> dict[Resource, int]:
     if option.stock and option.offering_id in capacity.on_demand:
         takes[ON_DEMAND, option.offering_id] = option.stock
     pool = capacity.quota_pools.get(option.offering_id, "")
-    if pool in capacity.quotas and option.spot + option.on_demand:
-        takes[QUOTA, pool] = option.spot + option.on_demand
+    if pool in capacity.quotas and option.counted:
+        takes[QUOTA, pool] = option.counted
     if option.cost_micro_usd and capacity.budget_micro_usd is not None:
         takes[BUDGET, ""] = option.cost_micro_usd
     return takes

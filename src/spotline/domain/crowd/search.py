@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from spotline.domain.crowd.exchanges import MOST_EXCHANGES, improve
 from spotline.domain.crowd.program import IntArray, SlotPart
 from spotline.domain.crowd.relaxation import Relaxed, relax
 
@@ -17,7 +18,6 @@ _MOST_ROWS = 4_000
 # CP-SAT's own count of work, in which a second is about one of a machine.
 _WORK = 0.5
 _SEED = 1
-_MOST_EXCHANGES = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +28,18 @@ class PartCleared:
     worth: int
     bound: int
     prices: IntArray
+
+
+def load_solvers() -> None:
+    """Import OR-Tools and load what is compiled, before the first slot that couples several things.
+
+    Together they take a second and more: a service does so before anything waits for it.
+    """
+    from ortools.linear_solver import pywraplp  # noqa: F401
+    from ortools.sat.python import cp_model  # noqa: F401
+
+    nothing = np.zeros((1, 1), dtype=np.int64)
+    improve(nothing, nothing[0], nothing[0], nothing[0], nothing[0].copy(), 1)
 
 
 def clear_part(part: SlotPart, served: Sequence[int], *, work: float = _WORK) -> PartCleared:
@@ -107,42 +119,10 @@ def _fitted(part: SlotPart, rows: Sequence[int]) -> tuple[int, ...]:
 
 def _improved(part: SlotPart, rows: tuple[int, ...]) -> tuple[int, ...]:
     """Rows that fit, made better: one job more at a time, or one more and another less."""
-    owner = _owner(part)
     chosen = np.array(rows, dtype=np.int64)
-    for _ in range(_MOST_EXCHANGES + 4 * len(part.jobs)):
-        left = part.limits - part.takes[chosen].sum(axis=0)
-        now = chosen[owner]
-        gain = part.values - part.values[now]
-        more = part.takes - part.takes[now]
-        fits = (more <= left).all(axis=1) & (gain > 0)
-        if fits.any():
-            row = int(np.argmax(np.where(fits, gain, 0)))
-            chosen[owner[row]] = row
-            continue
-        pair = _exchange(part, chosen, owner, left)
-        if pair is None:
-            break
-        for row in pair:
-            chosen[owner[row]] = row
-    return tuple(int(row) for row in chosen)
-
-
-def _exchange(
-    part: SlotPart, chosen: IntArray, owner: IntArray, left: IntArray
-) -> tuple[int, int] | None:
-    """One job's better row and another's worse one that together fit and pay."""
-    now = chosen[owner]
-    gain = part.values - part.values[now]
-    more = part.takes - part.takes[now]
-    wanted = np.flatnonzero(gain > 0)
-    wanted = wanted[np.argsort(-gain[wanted], kind="stable")][:_MOST_EXCHANGES]
-    for row in wanted:
-        together = (more + more[row] <= left).all(axis=1) & (owner != owner[row])
-        together &= gain + gain[row] > 0
-        if together.any():
-            other = int(np.argmax(np.where(together, gain, np.iinfo(np.int64).min)))
-            return int(row), other
-    return None
+    rounds = MOST_EXCHANGES + 4 * len(part.jobs)
+    improve(part.takes, part.values, _owner(part), part.limits, chosen, rounds)
+    return tuple(chosen.tolist())
 
 
 # --- by integer programming -------------------------------------------------------------------

@@ -25,7 +25,7 @@ EVERY_SLOTS = 24
 # moves it.
 EARLY_SLOTS = (1, 2, 3, 4, 6, 8, 12, 16, 20)
 
-_NAME, _VERSIONS = "law book", {"format": "2"}
+_NAME, _VERSIONS = "law book", {"format": "3"}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -36,10 +36,12 @@ class LawBook:
     to each other, except by `reserved` ones: that these have no spot says nothing of a market.
 
     A book that `watches` forgets what an offering did before its law changed (see
-    `law_drift.changed_at`), whenever laws are due; logs of before 0.3.0 were learned without.
+    `law_drift.changed_at`), whenever laws are due; logs of before 0.3.0 were learned without. With
+    `whole_gangs` its laws tell a whole gang from one that has lost a few, see `choose_space`.
     """
 
     watches: bool = False
+    whole_gangs: bool = False
     slots: int = 0
     counts: dict[str, list[int]] = field(default_factory=dict)
     price_ppm: dict[str, list[int]] = field(default_factory=dict)
@@ -68,7 +70,9 @@ class LawBook:
     def _forget_earlier_law(self, name: str) -> None:
         counts = np.array(self.counts[name], dtype=np.int64)
         prices = np.array(self.price_ppm[name], dtype=np.int64)
-        space = choose_space(counts, prices, most_instances=MOST_INSTANCES)
+        space = choose_space(
+            counts, prices, most_instances=MOST_INSTANCES, whole_gangs=self.whole_gangs
+        )
         since = changed_at(space, counts, prices)
         del self.counts[name][:since], self.price_ppm[name][:since]
 
@@ -87,7 +91,12 @@ class LawBook:
         past = {name: (counts, self.price_ppm[name]) for name, counts in self.counts.items()}
         traded = {name: of for name, of in past.items() if name not in self.reserved}
         lends = priors.lends(slot_s) if priors else None
-        laws = learn_laws(traded, most_instances=MOST_INSTANCES, elsewhere=lends)
+        laws = learn_laws(
+            traded,
+            most_instances=MOST_INSTANCES,
+            elsewhere=lends,
+            whole_gangs=self.whole_gangs,
+        )
         for name in sorted(self.reserved):
             laws.update(learn_laws({name: past[name]}, most_instances=MOST_INSTANCES))
         return laws

@@ -23,6 +23,7 @@ from spotline.domain.jobs.accounting import (
     unsaved_of,
 )
 from spotline.domain.kernels import IntArray, inlined, kernel, part, rule
+from spotline.domain.market.offering import NO_SPOT_PRICE_MICRO_USD
 from spotline.domain.units import PPM
 
 
@@ -69,6 +70,14 @@ def offer_at(row: IntArray) -> Offer:
     return Offer(
         row[8], row[9], row[10], row[11], row[12], row[13], row[14], row[15], row[16], row[17], row[18]
     )  # fmt: skip
+
+
+@part
+def is_paid_for(offer: Offer) -> bool:
+    """Whether it is of a reservation: it costs nothing more, or its disks, and has no spot."""
+    return offer.on_demand_price == 0 or (
+        offer.spot_price == NO_SPOT_PRICE_MICRO_USD and offer.spot == 0
+    )
 
 
 @part

@@ -20,17 +20,23 @@ class BillSource(Enum):
 class Settlement:
     """One source's word on what an instance cost in all, in micro-USD, given at `ts_ns`.
 
-    `ts_ns` is market time. Of one source the latest word counts.
+    `ts_ns` is market time. Of one source the latest word counts. `disk_micro_usd` is the part of
+    `micro_usd` that is its disks'.
     """
 
     instance_id: str
     source: BillSource
     micro_usd: int
     ts_ns: int
+    disk_micro_usd: int = 0
 
     def __post_init__(self) -> None:
         if self.micro_usd < 0:
             raise ValueError(f"micro_usd must be >= 0, was {self.micro_usd}")
+        if not 0 <= self.disk_micro_usd <= self.micro_usd:
+            raise ValueError(
+                f"disk_micro_usd must lie in 0..{self.micro_usd}, was {self.disk_micro_usd}"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 from spotline.domain.events.capacity import CapacityReported, CostAccrued
 from spotline.domain.events.event import Event
@@ -26,13 +26,16 @@ class SunkShare:
 class ReservationUse:
     """A reservation over the slots that are settled: paid for, used (`shares`), and the idle rest.
 
-    `paid_instance_s` counts slots that it covers whole. Shares are by tenant and job.
+    `paid_instance_s` counts slots that it covers whole. Shares are by tenant and job. Of a savings
+    plan, `plan`, each offering has the money that its own instances used; what nobody used is told with
+    the first of them.
     """
 
     offering_id: str
     paid_instance_s: int
     paid_micro_usd: int
     shares: tuple[SunkShare, ...]
+    plan: str = ""
 
     @property
     def used_instance_s(self) -> int:
@@ -51,6 +54,7 @@ class _Known:
     open: dict[int, SlotOpened] = field(default_factory=dict)
     paid_s: dict[str, int] = field(default_factory=dict)
     used_s: dict[str, dict[tuple[str, str], int]] = field(default_factory=dict)
+    plan_s: dict[str, int] = field(default_factory=dict)
 
 
 def reservations_used(events: Iterable[Event]) -> tuple[ReservationUse, ...]:
@@ -70,15 +74,51 @@ def reservations_used(events: Iterable[Event]) -> tuple[ReservationUse, ...]:
                 used[whose] = used.get(whose, 0) + event.instances * event.held_s
             case _:
                 pass
-    return tuple(_use(known, known.reserved[name]) for name in sorted(known.reserved))
+    uses = [_use(known, known.reserved[name]) for name in sorted(known.reserved)]
+    return tuple(_with_what_plans_paid(known, uses))
+
+
+def _with_what_plans_paid(
+    known: _Known, uses: Sequence[ReservationUse]
+) -> Iterator[ReservationUse]:
+    """The uses, those of a plan's offerings with what it paid: once, however many there are."""
+    told: set[str] = set()
+    for use in uses:
+        if not use.plan:
+            yield use
+            continue
+        own = sum(share.sunk_micro_usd for share in use.shares)
+        rest = 0
+        if use.plan not in told:
+            told.add(use.plan)
+            hourly = max(
+                each.reservation.plan_micro_usd_per_hour
+                for each in known.reserved.values()
+                if each.reservation is not None and each.reservation.plan == use.plan
+            )
+            paid = cost_micro_usd(hourly, 1, known.plan_s.get(use.plan, 0))
+            used = sum(
+                share.sunk_micro_usd
+                for each in uses
+                if each.plan == use.plan
+                for share in each.shares
+            )
+            rest = max(0, paid - used)
+        yield replace(use, paid_instance_s=use.used_instance_s, paid_micro_usd=own + rest)
 
 
 def _pay(known: _Known, opened: SlotOpened) -> None:
+    plans: set[str] = set()
     for quoted in opened.quotes:
         offering_id = quoted.quote.offering_id
         if offering_id in known.reserved:
+            reservation = known.reserved[offering_id].reservation
+            if reservation is not None and quoted.quote.on_demand_available.instances:
+                plans.add(reservation.plan)
             paid_s = quoted.quote.on_demand_available.instances * opened.slot_s
             known.paid_s[offering_id] = known.paid_s.get(offering_id, 0) + paid_s
+    for plan in sorted(plans - {""}):
+        known.plan_s[plan] = known.plan_s.get(plan, 0) + opened.slot_s
 
 
 def _use(known: _Known, offering: Offering) -> ReservationUse:
@@ -86,6 +126,7 @@ def _use(known: _Known, offering: Offering) -> ReservationUse:
     used = known.used_s.get(offering.offering_id, {})
     paid_s = known.paid_s.get(offering.offering_id, 0)
     return ReservationUse(
+        plan="" if offering.reservation is None else offering.reservation.plan,
         offering_id=offering.offering_id,
         paid_instance_s=paid_s,
         paid_micro_usd=cost_micro_usd(price, 1, paid_s),

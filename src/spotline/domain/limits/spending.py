@@ -110,6 +110,13 @@ class Spending:
                 found.append((most - used, f"{what} USD per {name}"))
         return min(found, default=None)
 
+    def left_in_total(self, spent: SpentIn) -> int | None:
+        """What all together may still spend, below 0 where it was more; None: any amount."""
+        return min(
+            (most - sum(spent.get(span_s, {}).values()) for _, span_s, most in self.total.each()),
+            default=None,
+        )
+
     def _limits_on(self, tenant: str, kind: CapacityType) -> Iterator[tuple[str, SpendLimit]]:
         yield "total", self.total
         yield (("spot", self.spot) if kind is CapacityType.SPOT else ("on-demand", self.on_demand))

@@ -200,11 +200,13 @@ def choose_space(
     *,
     most_instances: int,
     age_starts: tuple[int, ...] = AGE_STARTS,
+    whole_gangs: bool = False,
 ) -> StateSpace:
     """Choose levels from what has been seen.
 
     Counts above `most_instances` (the most that a job can use) are alike. Few distinct counts are
-    all kept; many are cut where equal shares of the slots with any spot fall.
+    all kept; many are cut where equal shares of the slots with any spot fall. With `whole_gangs`
+    the last level is the greatest of many counts alone: a gang that has lost a few is not whole.
     """
     seen = np.minimum(np.asarray(counts, dtype=np.int64), most_instances)
     positive = np.sort(seen[seen > 0])
@@ -221,6 +223,8 @@ def choose_space(
     ordered = sorted({int(s) for s in starts})
     starts = [max(1, -(-ordered[0] // 2))]
     starts += [(a + b + 1) // 2 for a, b in itertools.pairwise(ordered)]
+    if whole_gangs and distinct.size >= MOST_LEVELS:
+        starts[-1] = ordered[-1]
     return StateSpace(
         level_starts=(0, *sorted(set(starts))),
         age_starts=age_starts,
@@ -424,6 +428,7 @@ def learn_laws(
     *,
     most_instances: int,
     elsewhere: Lends | None = None,
+    whole_gangs: bool = False,
 ) -> dict[str, MarketLaw]:
     """Learn the law of every offering, each drawn towards those of others that fit it.
 
@@ -439,13 +444,15 @@ def learn_laws(
         The most a job can use.
     elsewhere
         What other markets lend, beside the offerings of this one; see `Lends`.
+    whole_gangs
+        Tell the greatest count of the market from a few less; see `choose_space`.
     """
     names = sorted(series)
     if not names:
         return {}
     counts = np.concatenate([np.asarray(series[name][0], dtype=np.int64) for name in names])
     # Levels of the count are common to all, so that laws can be lent; prices are each one's own.
-    common = choose_space(counts, [], most_instances=most_instances)
+    common = choose_space(counts, [], most_instances=most_instances, whole_gangs=whole_gangs)
     unpriced = {name: np.full(len(series[name][0]), PPM // 3, dtype=np.int64) for name in names}
     alone = {name: learn_law(series[name][0], unpriced[name], common) for name in names}
     laws: dict[str, MarketLaw] = {}

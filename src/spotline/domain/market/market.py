@@ -68,7 +68,9 @@ class Market:
                 raise ValueError(f"{name} must be <= {most} everywhere, was {int(array.max())}")
             array.setflags(write=False)
         paid = np.array([offering.reservation is None for offering in self.offerings])
-        costs = self.on_demand_price_micro_usd > 0
+        # What a log's slots show of a reservation is what its disks cost.
+        disks = [o.disk_micro_usd_per_hour if o.reservation else 0 for o in self.offerings]
+        costs = self.on_demand_price_micro_usd > np.array(disks, dtype=np.int64)
         wrong = np.where(paid, ~costs.all(axis=0), costs.any(axis=0))
         if wrong.any():
             column = int(np.argmax(wrong))

@@ -15,6 +15,10 @@ ASSUMED_NOTICE_LEAD_S = 120
 # times counts and seconds could bear.
 MOST_PRICE_MICRO_USD = 1_000_000 * MICRO_USD_PER_USD
 
+# There is no spot on a reservation: its price says nothing, but prices are > 0. With 1 no product
+# or ratio of it is ever large. No spot that is sold costs so little: it tells reservations apart.
+NO_SPOT_PRICE_MICRO_USD = 1
+
 
 class CapacityType(Enum):
     """How an instance is bought."""
@@ -38,11 +42,17 @@ class Reservation:
 
     `instances` are certain to be had until `ends_ns` (0: it does not end). Each costs
     `sunk_price_micro_usd` per instance-hour, used or not: to use one costs nothing more.
+
+    A savings plan, by its name in `plan`, is money that several offerings share: so many instances fit
+    at the plan's own price, `sunk_price_micro_usd`, where nothing else uses it. What is paid is
+    `plan_micro_usd_per_hour`, used or not. It promises prices, no capacity.
     """
 
     instances: int
     ends_ns: int = 0
     sunk_price_micro_usd: int = 0
+    plan: str = ""
+    plan_micro_usd_per_hour: int = 0
 
     def __post_init__(self) -> None:
         if self.instances < 1:
@@ -50,6 +60,14 @@ class Reservation:
         for name in ("ends_ns", "sunk_price_micro_usd"):
             if getattr(self, name) < 0:
                 raise ValueError(f"reservation.{name} must be >= 0, was {getattr(self, name)}")
+        most = self.instances * self.sunk_price_micro_usd
+        if self.plan and not 0 < most <= self.plan_micro_usd_per_hour:
+            raise ValueError(
+                f"reservation.plan_micro_usd_per_hour must pay for all instances ({most}), "
+                f"was {self.plan_micro_usd_per_hour}"
+            )
+        if self.plan_micro_usd_per_hour and not self.plan:
+            raise ValueError("reservation.plan must name the plan whose money is stated, was empty")
 
     def instances_until(self, until_ns: int) -> int:
         """Instances that are certain to be there until then: all or none."""
@@ -91,6 +109,40 @@ AWS_BILLING = BillingRules(least_s=60, free_if_taken_within_s=3600)
 """Linux instances of EC2."""
 
 
+# An hour's price of what is sold by the month, as providers quote it; bills go by the month itself.
+HOURS_PER_MONTH = 730
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Disks:
+    """The disks of one instance: made as it is launched, gone with it, billed beside it.
+
+    Parameters
+    ----------
+    gb
+        Their size together.
+    micro_usd_per_gb_month
+        What a gigabyte of them costs a month.
+    """
+
+    gb: int
+    micro_usd_per_gb_month: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.gb <= 1_000_000:
+            raise ValueError(f"disks.gb must lie in 1..1000000, was {self.gb}")
+        if not 1 <= self.micro_usd_per_gb_month <= 1_000 * MICRO_USD_PER_USD:
+            raise ValueError(
+                "disks.micro_usd_per_gb_month must lie in 1..1000000000, "
+                f"was {self.micro_usd_per_gb_month}"
+            )
+
+    @property
+    def micro_usd_per_hour(self) -> int:
+        """What they add to an instance-hour, rounded up: the rate that decisions and limits go by."""
+        return -(-self.gb * self.micro_usd_per_gb_month // HOURS_PER_MONTH)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offering:
     """One instance type in one zone of one account.
@@ -98,7 +150,8 @@ class Offering:
     `offering_id` is unique in a market; `native_price_unit` and `currency` say in what the
     provider quotes (prices here are always converted to USD per instance-hour). `notice_lead_s` are
     the seconds of notice that the provider guarantees before it takes spot back; None, in logs from
-    before 0.3.0, stands for the two minutes that were assumed everywhere.
+    before 0.3.0, stands for the two minutes that were assumed everywhere. Prices of `disks` are beside
+    what sources quote; slots show both together.
     """
 
     offering_id: str
@@ -115,6 +168,12 @@ class Offering:
     notice_lead_s: int | None = None
     reservation: Reservation | None = None
     billing: BillingRules | None = None
+    disks: Disks | None = None
+
+    @property
+    def disk_micro_usd_per_hour(self) -> int:
+        """What an instance's disks add to its hour; 0 where none are stated."""
+        return 0 if self.disks is None else self.disks.micro_usd_per_hour
 
     @property
     def account_key(self) -> str:
@@ -161,8 +220,8 @@ UNKNOWN_COUNT = Count(instances=0, provenance=Provenance.UNKNOWN)
 class Quote:
     """An offering's prices (micro-USD per instance-hour) and availability at a time.
 
-    What is paid for already, a reservation, costs nothing more: an on-demand price of 0. Who knows
-    the offering refuses it of any other, see `check_price`. No price is above
+    What is paid for already, a reservation, costs nothing more but its disks: an on-demand price of
+    0, or theirs. Who knows the offering refuses it of any other, see `check_price`. No price is above
     `MOST_PRICE_MICRO_USD`.
 
     Raises
@@ -203,10 +262,10 @@ def check_price(offering: Offering, quote: Quote) -> None:
     Raises
     ------
     ValueError
-        It is 0, and the offering is no reservation; or it is one, and costs something more.
+        It is 0, and the offering is no reservation; or it is one, and costs more than its disks.
     """
     price = quote.on_demand_price_micro_usd
     if offering.reservation is None and price == 0:
         raise ValueError("on_demand_price_micro_usd must be > 0, was 0")
-    if offering.reservation is not None and price:
+    if offering.reservation is not None and price not in (0, offering.disk_micro_usd_per_hour):
         raise ValueError(f"on_demand_price_micro_usd of a reservation must be 0, was {price}")

@@ -10,12 +10,15 @@ import numpy as np
 
 from spotline.domain.market.grid import AnyMarket
 from spotline.domain.market.market import OBSERVED, IntArray, Market
-from spotline.domain.market.offering import Count, Offering, Provenance, Quote, Reservation
+from spotline.domain.market.offering import (
+    NO_SPOT_PRICE_MICRO_USD,
+    Count,
+    Offering,
+    Provenance,
+    Quote,
+    Reservation,
+)
 from spotline.domain.units import NS_PER_S
-
-# There is no spot on a reservation: its price says nothing, but prices are > 0. With 1 no product
-# or ratio of it is ever large.
-NO_SPOT_PRICE_MICRO_USD = 1
 
 
 def reserved_offering(base: Offering, name: str, reservation: Reservation) -> Offering:
@@ -43,8 +46,14 @@ def reserved_quote(offering: Offering, opens_ns: int, slot_s: int) -> Quote:
 
 
 def is_reserved(quote: Quote) -> bool:
-    """Whether a quote is of a reservation: what it offers costs nothing more."""
-    return quote.on_demand_price_micro_usd == 0
+    """Whether a quote is of a reservation: what it offers costs nothing more, but for its disks.
+
+    The rule of `domain.jobs.offer.is_paid_for`, on a quote.
+    """
+    spot = quote.spot_available
+    return quote.on_demand_price_micro_usd == 0 or (
+        quote.spot_price_micro_usd == NO_SPOT_PRICE_MICRO_USD and spot.known and not spot.instances
+    )
 
 
 @overload

@@ -20,6 +20,7 @@ from spotline.domain.jobs.offer import (
     Offer,
     fit,
     is_allowed,
+    is_paid_for,
     is_safe,
     rescue_slots,
     slot_cost,
@@ -45,12 +46,12 @@ def settle(
 ) -> Settled:
     """Cut a wish to a holding.
 
-    Where on-demand costs nothing, a reservation, all of it is wished for: no policy has a reason to
+    Where on-demand costs nothing but its disks, a reservation, all of it is wished for: no policy has a reason to
     leave idle what is paid for. A wish is cut to what is available and allowed; a slot that can finish the job takes the cheapest
     holding that does; where the net guards the deadline (`netted`), it replaces a holding after
     which on-demand alone could no longer meet it; the budget is never exceeded.
     """
-    if offer.on_demand_price == 0:
+    if is_paid_for(offer):
         wish = Held(0, offer.on_demand)
     held = fit(by_count, offer, wish)
     after = hold(terms, standing, held, offer.left_s, by_count)

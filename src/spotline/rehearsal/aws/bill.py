@@ -4,18 +4,21 @@ Per second from `running` to `shutting-down`, at least 60 s; spot at the price i
 on demand at the list price; a spot instance that EC2 takes within its first hour costs nothing.
 https://aws.amazon.com/ec2/pricing/on-demand/ (seconds, minimum),
 https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/billing-for-interrupted-spot-instances.html
+Volumes stand beside (`disk_bill`); savings plans pay for what runs on demand (`plans`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from spotline.domain.units import NS_PER_S, S_PER_HOUR
+from spotline.rehearsal.aws.disk_bill import volume_id, volume_micro_usd
 from spotline.rehearsal.aws.opening import LOG, made, places_of
-from spotline.rehearsal.aws.places import SPOT, Places
+from spotline.rehearsal.aws.places import ON_DEMAND, SPOT, Places
+from spotline.rehearsal.aws.plans import PlanUse, Span, at_list_price
 from spotline.rehearsal.aws.state_log import BrokenLog, records_of
 
 MINIMUM_S = 60
@@ -25,7 +28,10 @@ _TAKEN = "Server.SpotInstanceTermination"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """What an instance costs. `open`: it runs on, and this is its cost so far."""
+    """What an instance costs, and what its volume does. `open`: it runs on, and this is so far.
+
+    One that never ran has a line for its volume alone: `running_ns` is when it was launched.
+    """
 
     instance_id: str
     account_id: str
@@ -41,6 +47,13 @@ class Line:
     micro_usd: int
     taken: bool
     open: bool
+    volume_id: str = ""
+    disk_micro_usd: int = 0
+
+    @property
+    def total_micro_usd(self) -> int:
+        """The instance with its disks."""
+        return self.micro_usd + self.disk_micro_usd
 
 
 @dataclass(slots=True, kw_only=True)
@@ -50,6 +63,21 @@ class _Life:
     running_ns: int | None = None
     ended_ns: int | None = None
     reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Billed:
+    """A life with when it is billed: for so many seconds from its begin."""
+
+    life: _Life
+    begins_ns: int
+    ended_ns: int
+    billed_s: int
+
+    @property
+    def span(self) -> Span:
+        begins_s = self.begins_ns // NS_PER_S
+        return begins_s, begins_s + self.billed_s
 
 
 def bill_of(state: Path, until_ns: int | None = None) -> list[Line]:
@@ -71,13 +99,34 @@ def bill_of(state: Path, until_ns: int | None = None) -> list[Line]:
 
 def lines(records: Iterable[Mapping[str, Any]], places: Places, until_ns: int) -> list[Line]:
     """The bill of records on prices."""
-    ran = (life for life in _lives(records).values() if life.running_ns is not None)
-    return [_line(life, places, until_ns) for life in ran]
+    billed = [_billed(life, until_ns) for life in _lives(records).values() if _is_billed(life)]
+    on_demand = [
+        PlanUse(
+            instance_id=entry["instance_id"],
+            place=(entry["account_id"], entry["region"], entry["instance_type"]),
+            span=one.span,
+        )
+        for one in billed
+        if (entry := one.life.launched)["lifecycle"] == ON_DEMAND
+        and not entry.get("capacity_reservation_id")
+    ]
+    listed = at_list_price(places.plans, on_demand)
+    return [
+        _line(one, places, listed.get(one.life.launched["instance_id"], [one.span]))
+        for one in billed
+    ]
 
 
 def total_micro_usd(bill: Iterable[Line]) -> int:
     """What our instances cost together, those of others in the account aside."""
-    return sum(line.micro_usd for line in bill if not line.foreign)
+    return sum(line.total_micro_usd for line in bill if not line.foreign)
+
+
+def _is_billed(life: _Life) -> bool:
+    """Whether it ran, or had a volume and is not pending still."""
+    return life.running_ns is not None or (
+        life.ended_ns is not None and bool(life.launched.get("disk_gb"))
+    )
 
 
 def _lives(records: Iterable[Mapping[str, Any]]) -> dict[str, _Life]:
@@ -101,13 +150,21 @@ def _lives(records: Iterable[Mapping[str, Any]]) -> dict[str, _Life]:
     return lives
 
 
-def _line(life: _Life, places: Places, until_ns: int) -> Line:
-    entry, running_ns = life.launched, life.running_ns or 0
-    ended_ns = max(running_ns, until_ns if life.ended_ns is None else life.ended_ns)
-    held_s = (ended_ns - running_ns) // NS_PER_S
-    taken = life.reason == _TAKEN
-    is_free = taken and entry["lifecycle"] == SPOT and held_s < FREE_S
-    billed_s = 0 if is_free else max(MINIMUM_S, held_s)
+def _billed(life: _Life, until_ns: int) -> _Billed:
+    entry, ran = life.launched, life.running_ns is not None
+    begins_ns = life.running_ns if life.running_ns is not None else entry["launched_ns"]
+    ended_ns = max(begins_ns, until_ns if life.ended_ns is None else life.ended_ns)
+    held_s = (ended_ns - begins_ns) // NS_PER_S
+    is_free = life.reason == _TAKEN and entry["lifecycle"] == SPOT and held_s < FREE_S
+    billed_s = max(MINIMUM_S, held_s) if ran and not is_free else 0
+    return _Billed(life=life, begins_ns=begins_ns, ended_ns=ended_ns, billed_s=billed_s)
+
+
+def _line(billed: _Billed, places: Places, at_list: Sequence[Span]) -> Line:
+    """`at_list` is when no savings plan pays for it."""
+    life, entry = billed.life, billed.life.launched
+    disk_gb = entry.get("disk_gb", 0)
+    rate = places.places[entry["offering_id"]].disk_micro_usd_per_gb_month
     return Line(
         instance_id=entry["instance_id"],
         account_id=entry["account_id"],
@@ -117,25 +174,28 @@ def _line(life: _Life, places: Places, until_ns: int) -> Line:
         lifecycle=entry["lifecycle"],
         tags=life.tags,
         foreign=entry["foreign"],
-        running_ns=running_ns,
-        ended_ns=ended_ns,
-        billed_s=billed_s,
-        micro_usd=_micro_usd(places, entry, running_ns, billed_s),
-        taken=taken,
+        running_ns=billed.begins_ns,
+        ended_ns=billed.ended_ns,
+        billed_s=billed.billed_s,
+        micro_usd=_micro_usd(places, entry, at_list),
+        taken=life.reason == _TAKEN,
         open=life.ended_ns is None,
+        volume_id=volume_id(entry["instance_id"]) if disk_gb else "",
+        disk_micro_usd=volume_micro_usd(disk_gb, rate, billed.begins_ns, billed.ended_ns),
     )
 
 
-def _micro_usd(places: Places, entry: Mapping[str, Any], from_ns: int, billed_s: int) -> int:
+def _micro_usd(places: Places, entry: Mapping[str, Any], spans: Sequence[Span]) -> int:
     """Price times seconds, added up over prices, rounded half up once."""
-    until_ns = from_ns + billed_s * NS_PER_S
-    changes = places.price_changes(entry["offering_id"], entry["lifecycle"], from_ns, until_ns)
-    ends = [at_ns for at_ns, _ in changes[1:]] + [until_ns]
     owed = 0
-    begins_ns = from_ns
-    for (_, price), ends_ns in zip(changes, ends, strict=True):
-        # The last change of all may be the very moment of the end: of it nothing is owed.
-        upto_ns = min(max(ends_ns, begins_ns), until_ns)
-        owed += price * ((upto_ns - begins_ns) // NS_PER_S)
-        begins_ns = upto_ns
+    for from_s, until_s in spans:
+        begins_ns, until_ns = from_s * NS_PER_S, until_s * NS_PER_S
+        where = entry["offering_id"], entry["lifecycle"]
+        changes = places.price_changes(*where, begins_ns, until_ns)
+        ends = [at_ns for at_ns, _ in changes[1:]] + [until_ns]
+        for (_, price), ends_ns in zip(changes, ends, strict=True):
+            # The last change of all may be the very moment of the end: of it nothing is owed.
+            upto_ns = min(max(ends_ns, begins_ns), until_ns)
+            owed += price * ((upto_ns - begins_ns) // NS_PER_S)
+            begins_ns = upto_ns
     return (owed + S_PER_HOUR // 2) // S_PER_HOUR

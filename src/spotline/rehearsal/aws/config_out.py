@@ -46,6 +46,7 @@ def write_config(
             for account in world.accounts
         ],
         "offerings": _offerings(world),
+        **_savings_plans(world),
         # By which instances prove that they are these accounts'.
         "identity_certificates": str((state / CERTIFICATE).absolute()),
     }
@@ -124,6 +125,9 @@ def _offering(world: RehearsedWorld, place: SoldPlace) -> dict[str, Any]:
         "subnet_id": subnet_of(world, place).subnet_id,
         "placement_group": group,
     }
+    if place.disk_gb:
+        said["disk_gb"] = place.disk_gb
+        said["disk_usd_per_gb_month"] = place.disk_micro_usd_per_gb_month / MICRO_USD_PER_USD
     if place.reservation:
         said["capacity_reservation_id"] = place.reservation
         said["reserved_instances"] = place.reserved
@@ -131,6 +135,25 @@ def _offering(world: RehearsedWorld, place: SoldPlace) -> dict[str, Any]:
         if place.reservation_ends_ns:
             said["reserved_until"] = rfc3339_of_ns(place.reservation_ends_ns)
     return said
+
+
+def _savings_plans(world: RehearsedWorld) -> dict[str, Any]:
+    plans = []
+    for plan in world.places.plans:
+        accounts = sorted({world.account(account_id).name for account_id, _, _ in plan.prices})
+        said: dict[str, Any] = {
+            "id": plan.plan_id,
+            "usd_per_hour": plan.micro_usd_per_hour / MICRO_USD_PER_USD,
+            "usd_per_instance_hour": {
+                kind: price / MICRO_USD_PER_USD for (_, _, kind), price in plan.prices.items()
+            },
+            "accounts": accounts,
+            "regions": sorted({region for _, region, _ in plan.prices}),
+        }
+        if plan.ends_ns:
+            said["until"] = rfc3339_of_ns(plan.ends_ns)
+        plans.append(said)
+    return {"savings_plans": plans} if plans else {}
 
 
 def _write_secret(path: Path, text: str) -> None:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from spotline.domain.market.market import UNKNOWN, Market
 from spotline.domain.units import NS_PER_S, S_PER_HOUR
 from spotline.rehearsal.aws.drawn import hexadecimal
+from spotline.rehearsal.aws.plans import SoldPlan
 from spotline.rehearsal.aws.weather import Weather
 
 IntArray = npt.NDArray[np.int64]
@@ -23,7 +24,8 @@ SPOT, ON_DEMAND = "spot", "on-demand"
 class SoldPlace:
     """One offering of the file, as AWS would see it.
 
-    `reservation` is the id of the capacity reservation that it is, empty for what anybody may buy;
+    `disk_gb` are the disks of one instance, by the launch template that is used there, at so much a
+    gigabyte and month. `reservation` is the id of the capacity reservation that it is, empty for what anybody may buy;
     `reserved` how many that holds, at what an hour of each, until when (0: without end).
     """
 
@@ -34,6 +36,8 @@ class SoldPlace:
     instance_type: str
     gpu_model: str
     gpus: int
+    disk_gb: int = 0
+    disk_micro_usd_per_gb_month: int = 0
     reservation: str = ""
     reserved: int = 0
     reservation_ends_ns: int = 0
@@ -53,9 +57,23 @@ class Places:
         self._counts: dict[tuple[str, str], IntArray] = {}
         # Slots that open with another spot count than the one before.
         self._changes: dict[str, IntArray] = {}
+        plans: dict[str, SoldPlan] = {}
         for column, offering in enumerate(self.market.offerings):
             held = offering.reservation
             name = offering.offering_id
+            if held is not None and held.plan:
+                # It is no place: what is launched there is on demand, at a price of its own.
+                plan = plans.setdefault(
+                    held.plan,
+                    SoldPlan(
+                        plan_id=held.plan,
+                        micro_usd_per_hour=held.plan_micro_usd_per_hour,
+                        ends_ns=held.ends_ns,
+                    ),
+                )
+                where = account_ids[offering.account], offering.region, offering.instance_type
+                plan.prices[where] = held.sunk_price_micro_usd
+                continue
             self.places[name] = SoldPlace(
                 offering_id=name,
                 account_id=account_ids[offering.account],
@@ -64,6 +82,10 @@ class Places:
                 instance_type=offering.instance_type,
                 gpu_model=offering.gpu_model,
                 gpus=offering.gpus_per_instance,
+                disk_gb=0 if offering.disks is None else offering.disks.gb,
+                disk_micro_usd_per_gb_month=(
+                    0 if offering.disks is None else offering.disks.micro_usd_per_gb_month
+                ),
                 reservation="" if held is None else "cr-" + hexadecimal(17, "reservation", name),
                 reserved=0 if held is None else held.instances,
                 reservation_ends_ns=0 if held is None else held.ends_ns,
@@ -74,6 +96,7 @@ class Places:
             self._counts[name, SPOT] = spot
             self._changes[name] = np.flatnonzero(np.diff(spot)) + 1
             self._counts[name, ON_DEMAND] = _on_demand_counts(self.market, column, weather, seed)
+        self.plans = tuple(plans.values())
 
     @property
     def start_ns(self) -> int:

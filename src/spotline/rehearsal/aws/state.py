@@ -33,6 +33,8 @@ class Ec2Instance:
     noticed_ns, taken_ns, told_ns
         When it was given notice, when it will be taken, and when EventBridge says so (each time
         one event). `in_metadata` is whether its own metadata says so.
+    disk_gb
+        Its volumes together: made as it is launched, deleted as it ends.
     reason
         Code of its end, such as `Client.UserInitiatedShutdown`.
     user_data
@@ -63,6 +65,7 @@ class Ec2Instance:
     placement_group: str = ""
     spot_request_id: str = ""
     capacity_reservation_id: str = ""
+    disk_gb: int = 0
     key_name: str = ""
     user_data: str = ""
     tags: Mapping[str, str] = field(default_factory=dict)

@@ -17,6 +17,7 @@ from spotline.adapters.files.mistake import BadFile
 from spotline.adapters.files.pipeline_file import PIPELINE_FIELDS, read_pipeline
 from spotline.adapters.files.weights_file import read_weights
 from spotline.contracts.errors import ContractError
+from tests.depth import examples
 
 EXAMPLES = Path(__file__).parents[4] / "docs" / "examples"
 JOB, DRAFT, TRAIN, PIPELINE, GEOGRAPHY, SERIES = (
@@ -51,14 +52,14 @@ def written(content: Any) -> str:
     return yaml.safe_dump(content, allow_unicode=True)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(changed(JOB) | changed(DRAFT) | changed(TRAIN))
 def test_any_job_file_is_a_job_or_a_bad_file(content: Any) -> None:
     with suppress(BadFile):
         parse_job_file(written(content), now_ns=0)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(changed(GEOGRAPHY) | changed(SERIES))
 def test_any_geography_is_one_or_a_bad_file(content: Any) -> None:
     with suppress(BadFile):
@@ -66,7 +67,9 @@ def test_any_geography_is_one_or_a_bad_file(content: Any) -> None:
 
 
 @settings(
-    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(100),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(changed(PIPELINE))
 def test_any_pipeline_file_is_a_pipeline_or_a_bad_file(tmp_path: Path, content: Any) -> None:
@@ -83,7 +86,9 @@ WEIGHTS = (
 
 
 @settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(150),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(
     st.binary(max_size=60)

@@ -34,6 +34,7 @@ from spotline.domain.jobs.run import (
 )
 from spotline.domain.jobs.run_limits import run_problems
 from spotline.domain.units import NS_PER_S
+from tests.depth import examples
 
 EXAMPLES = Path(__file__).parents[4] / "docs" / "examples"
 NOW_NS = 1_772_323_200 * NS_PER_S
@@ -382,7 +383,7 @@ FILES = st.fixed_dictionaries(
 PACKAGES = st.none() | st.just(RunPackage(sha256="a" * 64, uri="s3://x/packages", size_bytes=9))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(FILES, PACKAGES)
 def test_a_job_of_a_file_goes_through_a_message_unchanged(content, package) -> None:
     stated = parse_stated_job(

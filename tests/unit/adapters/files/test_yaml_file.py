@@ -20,6 +20,7 @@ from spotline.adapters.files.yaml_file import (
     parse_yaml,
     read_yaml,
 )
+from tests.depth import examples
 
 EXAMPLES = Path(__file__).parents[4] / "docs" / "examples"
 
@@ -236,7 +237,7 @@ SMALL = Limits(most_bytes=4096, most_values=200)
 YAML_LIKE = st.text(alphabet="ab1.:-?&*!<>|'\"[]{},# \n\t%@~\\\x00é=", max_size=200)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(YAML_LIKE | st.text(max_size=100))
 def test_any_text_is_a_value_or_a_bad_file(text: str) -> None:
     try:
@@ -246,7 +247,7 @@ def test_any_text_is_a_value_or_a_bad_file(text: str) -> None:
     assert isinstance(value, dict | list | str | int | float | bool | None)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.binary(max_size=200))
 def test_any_bytes_are_a_value_or_a_bad_file(tmp_path_factory: Any, content: bytes) -> None:
     path = tmp_path_factory.getbasetemp() / "any.yaml"
@@ -263,7 +264,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(VALUES)
 def test_what_is_written_as_yaml_is_read_back(value: Any) -> None:
     assert parse_yaml(yaml.safe_dump(value, allow_unicode=True), where="a.yaml") == value

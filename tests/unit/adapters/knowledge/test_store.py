@@ -23,6 +23,7 @@ from spotline.domain.configuration.configuration import (
     MethodOption,
     RunOutcome,
 )
+from tests.depth import examples
 
 
 def _run(batch_size=8, rate=100.0, stack="sfttrainer", outcome=RunOutcome.SUCCEEDED, options=()):
@@ -58,7 +59,7 @@ RUNS = st.lists(
 )
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(25), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(RUNS)
 def test_what_is_written_is_read_back_and_any_order_gives_the_same_bytes(tmp_path, runs):
     one, other = tmp_path / "one.parquet", tmp_path / "other.parquet"

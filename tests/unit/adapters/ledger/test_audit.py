@@ -13,6 +13,7 @@ from spotline.adapters.ledger.audit import audit
 from spotline.adapters.ledger.opening import ledger_url, reading
 from spotline.adapters.ledger.sql import SqlLedger
 from spotline.contracts.errors import ConfigError, LedgerDamaged
+from tests.depth import examples
 from tests.fakes.actuator import OWNER
 from tests.fakes.ledgers import fill, raw, rows_by_table
 
@@ -44,7 +45,9 @@ def filled(ledger_database):
 
 
 @settings(
-    max_examples=3, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(3),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(dice=st.randoms(use_true_random=False))
 def test_a_flipped_bit_in_any_column_of_any_row_is_found(filled, dice):

@@ -16,6 +16,7 @@ from spotline.contracts.errors import LedgerDamaged
 from spotline.domain.ledger.billing import Charge, HeldInterval, OfferingPrice, SlotPrices, bill
 from spotline.domain.ledger.bills import BillSource, HeldSpan, Settlement
 from spotline.domain.market.offering import CapacityType
+from tests.depth import examples
 from tests.fakes.actuator import OWNER
 from tests.fakes.ledgers import cost, fill, instance_launch
 
@@ -94,7 +95,7 @@ def shared(tmp_path_factory):
     return Path(tmp_path_factory.mktemp("shared")) / "ledger.sqlite", count()
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=examples(8), deadline=None)
 @given(held=spans())
 def test_estimates_in_the_ledger_sum_to_its_charges(shared, held):
     file, numbers = shared

@@ -11,7 +11,8 @@ from spotline.adapters.market import parquet
 from spotline.adapters.market.parquet import METADATA_KEY, read_market, write_market
 from spotline.contracts.errors import ContractError
 from spotline.domain.market.generate import PRESETS, generate
-from spotline.domain.market.offering import AWS_BILLING
+from spotline.domain.market.offering import AWS_BILLING, Disks, Reservation
+from spotline.domain.market.reservations import reserved_offering, with_reservations
 from spotline.domain.units import NS_PER_S
 
 SPOT = "spot_price_micro_usd_per_instance_hour"
@@ -74,6 +75,22 @@ def test_how_an_offering_is_billed_survives_the_round_trip(tmp_path, market):
     write_market(billed, tmp_path / "m.parquet")
 
     assert read_market(tmp_path / "m.parquet").offerings == billed.offerings
+
+
+@pytest.mark.parametrize("plan", ["", "sp-1"])
+def test_disks_and_plans_survive_the_round_trip(tmp_path, market, plan):
+    disks = Disks(gb=200, micro_usd_per_gb_month=80_000)
+    money = {"plan": plan, "plan_micro_usd_per_hour": 9} if plan else {}
+    held = Reservation(instances=3, sunk_price_micro_usd=3, **money)
+    first, *others = market.offerings
+    whole = with_reservations(
+        replace(market, offerings=(replace(first, disks=disks), *others)),
+        [reserved_offering(first, "sp-1", held)],
+    )
+    write_market(whole, tmp_path / "m.parquet")
+
+    assert read_market(tmp_path / "m.parquet").offerings == whole.offerings
+    assert (b"plan_micro" in (tmp_path / "m.parquet").read_bytes()) is bool(plan)
 
 
 def test_same_market_gives_the_same_bytes(tmp_path, market):

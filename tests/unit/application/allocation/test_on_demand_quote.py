@@ -17,6 +17,7 @@ from spotline.application.allocator.handler import JobsHandler
 from spotline.application.market_view import MarketView
 from spotline.domain.jobs.job import Job
 from spotline.domain.market.offering import Reservation
+from tests.depth import examples
 from tests.fakes.allocator import EAST, SLOT_S, WEST, job, market_opened, slot_opened
 
 PRICE = 10_000_000
@@ -79,7 +80,7 @@ def test_the_cheapest_count_on_the_cheapest_offering_is_quoted_with_its_launch()
     assert on_demand_quote_micro_usd(market, job()) == 25 * round(PRICE * 2 * SLOT_S / 3600)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.integers(1, 200).map(lambda tenths: tenths / 10),
     st.integers(2, 120),

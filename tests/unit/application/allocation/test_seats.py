@@ -24,6 +24,7 @@ from spotline.domain.market.named_law import NamedLaw
 from spotline.domain.market.slot_quote import SlotQuote
 from spotline.domain.policies.answer import DecisionReason
 from spotline.domain.solvers.table_spec import TableUse
+from tests.depth import examples
 from tests.fakes.allocator import (
     EAST,
     SLOT_S,
@@ -142,7 +143,7 @@ def requests(draw: st.DrawFn) -> AllocateRequest:
     )
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(requests())
 def test_rungs_of_a_ladder_are_what_the_policy_answers_one_by_one(request: AllocateRequest) -> None:
     bids, answer = slot_bids(request), allocate(request)

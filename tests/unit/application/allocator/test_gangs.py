@@ -11,6 +11,7 @@ from spotline.application.allocator.gang_facts import AgentTimes
 from spotline.application.allocator.gangs import told
 from spotline.domain.events.lifecycle import JobClosed, JobOutcome
 from spotline.domain.events.training import CheckpointCommitted, CheckpointKind, JobHeard, JobSilent
+from tests.depth import examples
 from tests.fakes.allocator import START_NS
 from tests.fakes.training_story import NS, Story
 
@@ -451,7 +452,7 @@ def _happen_to(story, what, name):
         story.ranks_end(name, 75)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.integers(0, 4), STORIES)
 def test_interruptions_never_fail_a_job_nor_run_two_generations_and_in_the_end_it_runs(
     members, story_told
@@ -483,7 +484,7 @@ def test_interruptions_never_fail_a_job_nor_run_two_generations_and_in_the_end_i
     assert [event for event in story.exits() if event.exit_code] == []
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(STORIES, st.integers(1, 3))
 def test_a_program_that_fails_by_itself_is_a_failure_after_any_story(story_told, members):
     story = running_story(members)

@@ -34,6 +34,7 @@ from spotline.domain.policies.answer import DecisionReason
 from spotline.domain.policies.registry import policy_named
 from spotline.domain.policies.replay import SlotRecord, replay_policy
 from spotline.domain.units import NS_PER_S
+from tests.depth import examples
 from tests.fakes.allocator import (
     EAST,
     SLOT_NS,
@@ -361,7 +362,7 @@ def test_a_soft_deadline_is_infeasible_only_when_nothing_is_left_of_the_value() 
     assert isinstance(none, Refused)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     hours=st.floats(0.1, 40),
     slots=st.integers(1, 12),

@@ -23,6 +23,7 @@ from spotline.contracts.build import event_of
 from spotline.domain.events.event import Event
 from spotline.domain.events.market import MarketOpened
 from spotline.domain.jobs.job import Job
+from tests.depth import examples
 from tests.fakes.allocator import job
 from tests.fakes.training_story import run_job
 from tests.samples.events import SAMPLES
@@ -123,7 +124,7 @@ def samples_of(stated: Job) -> list[Event]:
 MARKET = next(event for event in SAMPLES if isinstance(event, MarketOpened))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     is_run=st.booleans(),
     numbers=st.lists(st.integers(0, 10_000), max_size=40),

@@ -44,6 +44,7 @@ from spotline.domain.market.slot_quote import SlotQuote
 from spotline.domain.policies.registry import FALLBACK_POLICY_ID, policy_named
 from spotline.domain.policies.replay import replay_policy
 from spotline.domain.units import NS_PER_S, PPM
+from tests.depth import examples
 
 SLOT_S = 600
 START_NS = 1_772_323_200 * NS_PER_S
@@ -222,7 +223,7 @@ STATABLE = {
 MARKET = market()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(stated=st.fixed_dictionaries({}, optional=STATABLE))
 def test_whatever_is_stated_is_kept_or_refused_by_name(stated) -> None:
     one = draft(**stated)

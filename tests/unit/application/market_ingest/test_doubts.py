@@ -22,6 +22,7 @@ from spotline.domain.market.generate import generate
 from spotline.domain.market.market import Market
 from spotline.domain.market.offering import CapacityType
 from spotline.domain.units import NS_PER_S
+from tests.depth import examples
 from tests.fakes.reserved import with_one
 
 START_NS = 1_772_323_200 * NS_PER_S
@@ -195,7 +196,7 @@ def troubled(draw: st.DrawFn) -> Market:
 
 
 @given(troubled(), st.integers(0, MARKET.slots))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_whatever_is_said_freezes_begin_and_end_in_turn_and_a_restart_changes_nothing(
     market: Market, stop: int
 ) -> None:

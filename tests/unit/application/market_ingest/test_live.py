@@ -23,7 +23,7 @@ from spotline.domain.jobs.lot import JobHolding, Lot
 from spotline.domain.limits.freezes import FreezeReason
 from spotline.domain.market.live_market import LiveMarket
 from spotline.domain.market.market_clock import WALL_TIME, MarketClock
-from spotline.domain.market.offering import Quote
+from spotline.domain.market.offering import Disks, Quote
 from spotline.domain.market.overrides import (
     NO_OVERRIDES,
     PriceOverride,
@@ -374,6 +374,30 @@ def test_prices_are_judged_as_listed_and_shown_as_this_buyer_pays_them():
         assert not shown.doubted
     assert not live.of(QuoteQuarantined)
     assert {event.quote.on_demand_price_micro_usd for event in live.of(QuoteObserved)} == {listed}
+
+
+def test_disks_are_in_what_a_slot_shows_and_not_in_what_is_judged():
+    disks = Disks(gb=730, micro_usd_per_gb_month=2_000_000)
+    offerings = tuple(replace(each, disks=disks) for each in LIVE.offerings)
+    own = PriceOverride(offerings=FIRST, on_demand_discount_ppm=500_000)
+    live = Live(
+        with_one(replace(LIVE, offerings=offerings), instances=2),
+        overrides=PriceOverrides(stated=(own,)),
+    )
+    listed = quote().on_demand_price_micro_usd
+    live.say(quote(0))
+    live.say(quote(1))
+
+    first, second, reserved = live.open().quotes
+
+    assert first.quote.on_demand_price_micro_usd == -(-listed // 2) + 2_000_000
+    assert first.listed == quote()
+    assert second.quote.spot_price_micro_usd == second.listed.spot_price_micro_usd + 2_000_000
+    assert reserved.quote.on_demand_price_micro_usd == 2_000_000
+    assert {event.quote.on_demand_price_micro_usd for event in live.of(QuoteObserved)} == {
+        listed,
+        second.listed.on_demand_price_micro_usd,
+    }
 
 
 def test_a_savings_plan_is_dearer_once_what_is_held_uses_it_up():

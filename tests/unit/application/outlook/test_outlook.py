@@ -21,6 +21,7 @@ from spotline.domain.events.lifecycle import JobAdmitted, JobSubmitted
 from spotline.domain.limits.freezes import Freeze, FreezeReason, FreezeScope
 from spotline.domain.policies.registry import policy_named
 from spotline.domain.units import PPM
+from tests.depth import examples
 from tests.fakes.allocator import (
     EAST,
     SLOT_NS,
@@ -273,7 +274,7 @@ def test_a_snapshot_is_not_changed_by_what_comes_later() -> None:
 # --- several jobs -----------------------------------------------------------------------------
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=examples(8), deadline=None)
 @given(quota=st.integers(1, 8), budget_usd=st.integers(0, 60), jobs=st.integers(1, 3))
 def test_jobs_together_keep_quota_and_budget_in_every_slot(quota, budget_usd, jobs) -> None:
     _, known = watched(AFTER, restless)

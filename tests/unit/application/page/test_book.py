@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 import pytest
 
 from spotline.application.page import book as book_module

@@ -25,6 +25,7 @@ from spotline.domain.placement.methods.registry import METHODS
 from spotline.replay.handlers import handlers_of
 from spotline.replay.host import LocalHost
 from spotline.replay.verify import verify
+from tests.depth import examples
 from tests.fakes.placer import (
     TENANT,
     Played,
@@ -355,7 +356,7 @@ HAPPENINGS = st.one_of(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     happenings=st.lists(st.tuples(st.integers(0, 500), HAPPENINGS), max_size=14),
     method=st.sampled_from(["spotline", "bace_pipe", "lcf"]),

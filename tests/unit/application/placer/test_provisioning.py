@@ -31,6 +31,7 @@ from spotline.domain.events.placement import (
 from spotline.domain.jobs.lot import JobHolding, Lot
 from spotline.domain.ledger.caps import Caps
 from spotline.domain.market.offering import CapacityType
+from tests.depth import examples
 from tests.fakes.actuator import CTX, command, opened, quote, running_in
 from tests.fakes.actuator import lot as lot_of
 from tests.fakes.placer import (
@@ -521,7 +522,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(STEPS, st.sampled_from([(1, 1), (2, 1), (4, 2)]), st.booleans(), st.integers(0, 99))
 def test_the_cloud_holds_what_pipelines_were_told_to_and_the_ledger_bills_it(
     steps, gpus_per_instance, both_kinds, seed

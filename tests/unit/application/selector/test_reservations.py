@@ -14,10 +14,13 @@ from spotline.domain.events.capacity import CapacityReported
 from spotline.domain.events.knowledge import ThroughputReestimated
 from spotline.domain.events.lifecycle import JobAdmitted, JobClosed, JobOutcome
 from spotline.domain.jobs.job import Throughput
+from spotline.domain.market.offering import Disks, Reservation
+from spotline.domain.market.reservations import reserved_offering, with_reservations
 from spotline.replay.divergence import SAME
 from spotline.replay.handlers import handlers_of
 from spotline.replay.parts import answer_in_process
 from spotline.replay.verify import verify
+from tests.depth import examples
 from tests.fakes.allocator import job
 from tests.fakes.recorded_run import manifest_of, small_market
 from tests.fakes.reserved import SETTINGS, entries_of_run, events_of_run, with_one
@@ -65,7 +68,7 @@ def arrivals(draw: st.DrawFn):
     return made
 
 
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=examples(20))
 @given(arrivals(), st.integers(2, 8), st.integers(3, 30))
 def test_hard_deadlines_are_kept_wherever_a_reservation_ends(jobs, instances, lasts):
     market = with_one(MARKET, instances=instances, slots=lasts)
@@ -113,6 +116,76 @@ def test_a_second_job_finds_no_room_beside_the_claim_of_the_first():
 
     reserved = market.offerings[-1].offering_id
     assert [homes[each.job_id] == reserved for each in jobs] == [True, False, True]
+
+
+def of_plan(market, *prices, money):
+    """The market with a plan's offering beside each of its first ones."""
+    planned = [
+        reserved_offering(
+            base,
+            "sp",
+            Reservation(
+                instances=money // price,
+                sunk_price_micro_usd=price,
+                plan="sp",
+                plan_micro_usd_per_hour=money,
+            ),
+        )
+        for base, price in zip(market.offerings, prices, strict=False)
+    ]
+    return with_reservations(market, planned)
+
+
+def plan_money(market, events) -> list[int]:
+    """What all jobs together used of a plan in every slot, micro-USD an hour."""
+    planned = [one for one in market.offerings if one.reservation and one.reservation.plan]
+    by_offering = [
+        (one.reservation.sunk_price_micro_usd, held_of(events, one.offering_id)) for one in planned
+    ]
+    slots = by_offering[0][1]
+    return [sum(price * held[slot] for price, held in by_offering) for slot in slots]
+
+
+def test_offerings_of_a_plan_are_filled_first_and_share_its_money():
+    market = of_plan(MARKET, 1_000_000, 1_000_000, money=6_000_000)
+    jobs = [
+        asked("p1", arrives=2, hours=16.0, slots=20),
+        asked("p2", arrives=3, hours=8.0, slots=20),
+        asked("p3", arrives=3, hours=3.0, slots=20, counts=(2,)),
+    ]
+
+    events = events_of_run(market, jobs)
+
+    planned = [homes_of(events)[each.job_id].endswith("/reserved/sp") for each in jobs]
+    # Each offering alone has six; the money of all is enough for six.
+    assert planned == [True, False, True]
+    assert max(plan_money(market, events)) == 6_000_000
+    costs = {e.job_id: e.cost_micro_usd for e in events if isinstance(e, JobClosed)}
+    assert costs[jobs[0].job_id] == costs[jobs[2].job_id] == 0
+
+
+@given(
+    hours=st.lists(st.sampled_from([2.0, 4.0, 12.0]), min_size=1, max_size=5),
+    prices=st.tuples(st.integers(1, 4), st.integers(1, 4)),
+    money=st.integers(4, 10),
+)
+@settings(max_examples=8, deadline=None)
+def test_no_slot_uses_more_of_a_plan_than_its_money(hours, prices, money):
+    market = of_plan(MARKET, *prices, money=money)
+    jobs = [
+        asked(f"m{number}", arrives=2 + number // 2, hours=each, slots=22)
+        for number, each in enumerate(hours)
+    ]
+
+    assert max(plan_money(market, events_of_run(market, jobs))) <= money
+
+
+def test_a_log_with_a_plan_verifies():
+    market = of_plan(MARKET, 1_000_000, 2_000_000, money=4_000_000)
+    entries = entries_of_run(market, [asked("v", arrives=2, hours=6.0, slots=20)])
+
+    manifest = replace(manifest_of(entries), settings=SETTINGS)
+    assert verify(entries, handlers_of(SETTINGS), manifest, here=environment()).exit_code == SAME
 
 
 def test_a_job_moves_to_a_reservation_that_another_has_done_with():
@@ -188,3 +261,43 @@ def test_a_job_that_leaves_is_planned_with_the_notice_of_its_next_home():
 
     assert len({task.offering_id for task in tasks}) == 2
     assert [task.notice_lead_s for task in tasks] == [leads[task.offering_id] for task in tasks]
+
+
+DISKS = Disks(gb=730, micro_usd_per_gb_month=1_000_000)
+
+
+def test_a_reservation_is_used_whole_at_the_price_of_its_disks_and_the_log_verifies():
+    with_disks = replace(
+        MARKET, offerings=tuple(replace(one, disks=DISKS) for one in MARKET.offerings)
+    )
+    market = with_one(with_disks, instances=4)
+    jobs = [asked("a", arrives=1, hours=8, slots=20)]
+
+    entries = entries_of_run(market, jobs)
+
+    events = [event_of(entry) for entry in entries]
+    (home,) = homes_of(events).values()
+    assert home.endswith("/reserved/block")
+    held = held_of(events, home)
+    assert max(held.values()) == 4
+    # Half-hour slots at a dollar an hour for the disks of each instance.
+    (closed,) = [event for event in events if isinstance(event, JobClosed)]
+    assert closed.cost_micro_usd == sum(held.values()) * 500_000
+    manifest = replace(manifest_of(entries), settings=SETTINGS)
+    assert verify(entries, handlers_of(SETTINGS), manifest, here=environment()).exit_code == SAME
+
+
+def test_disks_change_no_choice_where_all_offerings_have_the_same():
+    def held(market):
+        events = events_of_run(with_one(market, instances=2), jobs)
+        return [
+            (event.job_id, event.slot, event.lots)
+            for event in events
+            if isinstance(event, AllocationDecided)
+        ]
+
+    jobs = [asked("a", arrives=1, hours=8, slots=20), asked("b", arrives=2, hours=4, slots=12)]
+    small = Disks(gb=1, micro_usd_per_gb_month=730)
+    offerings = tuple(replace(one, disks=small) for one in MARKET.offerings)
+
+    assert held(replace(MARKET, offerings=offerings)) == held(MARKET)

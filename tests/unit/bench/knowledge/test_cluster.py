@@ -31,6 +31,7 @@ from spotline.bench.knowledge.cluster_report import report_text, write_report
 from spotline.bench.knowledge.fifo import run_fifo
 from spotline.bench.knowledge.run import run_knowledge, targets
 from spotline.bench.knowledge.sia_rounds import run_sia
+from tests.depth import examples
 
 _GROUPS = (
     NodeGroup(gpu_type="a100", nodes=2, gpus_per_node=4),
@@ -120,7 +121,7 @@ _believed = st.lists(
 )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(
     arrivals=st.lists(st.floats(0, 2000), min_size=1, max_size=9),
     believed=_believed,

@@ -19,6 +19,7 @@ from spotline.bench.knowledge.sia import (
     round_costs,
     solve_round,
 )
+from tests.depth import examples
 
 _CONFIGURATIONS = (
     *allowed_configurations("a100", gpus_per_node=2, nodes=2),
@@ -81,7 +82,7 @@ _jobs = st.lists(
 ).map(tuple)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(jobs=_jobs)
 def test_a_round_is_as_good_as_brute_force_and_within_capacity(jobs: tuple[SiaJob, ...]) -> None:
     solved = solve_round(_CONFIGURATIONS, _CAPACITY, jobs)

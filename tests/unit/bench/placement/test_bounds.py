@@ -12,6 +12,7 @@ from spotline.bench.placement.setting import scaled
 from spotline.bench.placement.settings_paper import drawn_setting, paper_setting
 from spotline.bench.placement.simulate import simulate
 from spotline.domain.placement.methods.registry import METHODS
+from tests.depth import examples
 from tests.unit.domain.placement.worlds import graph_of, job_of
 
 
@@ -32,7 +33,7 @@ def test_jobs_that_share_one_gpu_are_done_one_after_the_other_shortest_first():
     assert least_mean_jct_s(setting) == pytest.approx((801.0 + 8010.0 + 801.0) / 2)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(seed=st.integers(0, 500), count=st.integers(1, 12), gpus=st.sampled_from([0.5, 1.0]))
 @pytest.mark.parametrize("name", [name for name in METHODS if name != "exact"])
 def test_no_method_is_below_the_bound(name, seed, count, gpus):

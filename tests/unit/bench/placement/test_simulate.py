@@ -16,6 +16,7 @@ from spotline.domain.placement.graph import Link, Region, RegionGraph
 from spotline.domain.placement.interface import CostBasis
 from spotline.domain.placement.methods.registry import METHODS
 from spotline.domain.placement.pipeline import NoPlacement, PipelineJob, Placement, RegionShare
+from tests.depth import examples
 
 WIDE = 1e9
 
@@ -430,7 +431,7 @@ DISRUPTIONS = st.lists(
 )
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(
     seed=st.integers(0, 500),
     count=st.integers(1, 10),
@@ -471,7 +472,7 @@ def _struck(ids, here, there):
     return {"region_id": ids[here]} if here == there else {"link": (ids[here], ids[there])}
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(
     seed=st.integers(0, 500),
     count=st.integers(2, 10),

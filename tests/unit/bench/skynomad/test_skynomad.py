@@ -21,6 +21,7 @@ from spotline.bench.skynomad.spotline_policy import TablePolicy, zone_job
 from spotline.cli.main import app
 from spotline.contracts.errors import ContractError, InvariantViolation
 from spotline.domain.solvers.zone_table import build_zone_table
+from tests.depth import examples
 
 TICK_S, RESTART_S = 600, 720
 
@@ -201,7 +202,7 @@ def brute_force(market, moves, terms):
 
 
 class TestOptimum:
-    @settings(max_examples=15, deadline=None)
+    @settings(max_examples=examples(15), deadline=None)
     @given(
         up=st.lists(st.text("01", min_size=7, max_size=7), min_size=2, max_size=2),
         work_s=st.integers(1, 2280),
@@ -268,7 +269,7 @@ class _Noting:
 
 
 class TestPolicies:
-    @settings(max_examples=6, deadline=None)
+    @settings(max_examples=examples(6), deadline=None)
     @given(runs=st.lists(st.tuples(st.integers(1, 12), st.integers(1, 12)), min_size=8, max_size=8))
     def test_none_is_below_the_optimum_or_late(self, laws, runs):
         up = [

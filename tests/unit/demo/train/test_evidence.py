@@ -133,5 +133,14 @@ def test_what_is_resumed_must_have_been_committed_and_hold_as_much() -> None:
     ]
 
 
+def test_a_checkpoint_whose_writer_was_killed_before_it_said_so_is_known_from_the_store() -> None:
+    found = of(restarted(1, "bb", 300.0))
+
+    assert found.problems({"bb": 300.0}) == []
+    assert found.problems({"bb": 200.0}) == [
+        "generation 1 resumed at 300, its checkpoint holds 200",
+    ]
+
+
 def test_other_jobs_are_passed_over() -> None:
     assert evidence_of([lost("i-1")], ["other"])["other"].taken_back == set()

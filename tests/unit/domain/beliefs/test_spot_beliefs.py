@@ -18,6 +18,7 @@ from spotline.domain.beliefs.spot_beliefs import BelievedOffering, SpotBeliefs
 from spotline.domain.market.offering import UNKNOWN_COUNT, Quote
 from spotline.domain.market.prior_laws import NO_PRIORS, shipped_priors
 from spotline.domain.units import NS_PER_S, PPM
+from tests.depth import examples
 
 SLOT_S = 1800
 LAWS = count_laws(shipped_priors(), SLOT_S)
@@ -47,7 +48,7 @@ SLOTS = st.lists(
 )
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(SLOTS)
 def test_a_belief_stays_one_and_keeps_to_the_bounds_that_were_seen(seen):
     known = fresh()
@@ -65,7 +66,7 @@ def test_a_belief_stays_one_and_keeps_to_the_bounds_that_were_seen(seen):
         assert held <= path <= max(held, most_of(level_of(most)))
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(SLOTS)
 def test_forecasts_and_laws_of_any_belief_are_distributions(seen):
     known = fresh()

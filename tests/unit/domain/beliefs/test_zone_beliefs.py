@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from spotline.domain.beliefs.zone_beliefs import ZoneBeliefs, ZoneLaws
 from spotline.domain.market.run_law import RunLaw
+from tests.depth import examples
 
 
 def law(down, up):
@@ -40,7 +41,7 @@ def joint(laws, zone, seen):
     return total
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(
     seen=st.lists(st.sampled_from([True, False, None]), min_size=1, max_size=4),
     weight=st.floats(0.05, 0.95),

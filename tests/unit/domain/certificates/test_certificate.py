@@ -30,6 +30,7 @@ from spotline.domain.policies.sdp import SDP
 from spotline.domain.solvers.table_terms import TableTerms
 from spotline.domain.solvers.value_table import build_table
 from spotline.domain.units import PPM, cost_micro_usd
+from tests.depth import examples
 
 PRICE = 1_000_000
 START = (1, 0)
@@ -244,7 +245,7 @@ def test_foresight_that_is_free_earns_what_the_clairvoyant_does() -> None:
     assert found.clairvoyant.tolist() == best.upper_utility_micro_usd.tolist()
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(st.lists(st.integers(0, 600_000), min_size=SLOTS, max_size=SLOTS))
 def test_a_surcharge_with_what_it_brings_in_is_a_ceiling_too(surcharge: list[int]) -> None:
     job, market = program(), law()

@@ -19,6 +19,7 @@ from spotline.domain.configuration.reestimation import (
     estimate_all,
     prior_width,
 )
+from tests.depth import examples
 
 LARGEST = 8
 BELIEVED = 1_000.0
@@ -61,7 +62,7 @@ def estimated(observations: list[RateObservation], *, width: float = DEFAULT_WID
 
 @pytest.mark.parametrize("width", [0.1, DEFAULT_WIDTH, 1.5])
 @given(factor=st.sampled_from([0.5, 2.0]), seed=st.integers(0, 10_000))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_twenty_reports_at_least_halve_an_error_of_two(
     width: float, factor: float, seed: int
 ) -> None:
@@ -90,7 +91,7 @@ def test_without_reports_the_prior_is_all_there_is() -> None:
 
 
 @given(number=st.integers(1, 30), seed=st.integers(0, 1_000))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_more_reports_of_the_same_make_it_surer(number: int, seed: int) -> None:
     few = reports(0.5, number, seed=seed)
 
@@ -107,7 +108,7 @@ def test_one_report_that_is_far_off_hardly_counts(ratio: float) -> None:
 
 
 @given(seed=st.integers(0, 5_000))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_a_quarter_of_stalled_intervals_leaves_the_estimate_where_it_was(seed: int) -> None:
     found = estimated(reports(2.0, 15, seed=seed) + [one_report(0.1)] * 5)
 
@@ -124,7 +125,7 @@ def test_reports_that_agree_outvote_a_prediction_that_was_too_sure() -> None:
     ratios=st.lists(st.floats(1e-300, 1e300), min_size=1, max_size=12),
     counts=st.lists(st.integers(1, 512), min_size=12, max_size=12),
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_whatever_is_reported_the_estimate_is_finite_and_sure_of_something(
     ratios: list[float], counts: list[int]
 ) -> None:
@@ -138,7 +139,7 @@ def test_whatever_is_reported_the_estimate_is_finite_and_sure_of_something(
 
 
 @given(scale=st.floats(0.2, 5.0), seed=st.integers(0, 1_000))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_the_unit_of_the_work_does_not_matter(scale: float, seed: int) -> None:
     observations = reports(0.6, 6, seed=seed)
     scaled = [

@@ -34,6 +34,7 @@ from spotline.domain.configuration.sources.gaussian_process import GaussianProce
 from spotline.domain.configuration.sources.history import HistorySource
 from spotline.domain.configuration.stacks import Surroundings, lessons_of, model_folds, random_folds
 from spotline.domain.configuration.steptime import Coefficients, step_times
+from tests.depth import examples
 
 ONE = Configuration(
     model_name="llama-2-7b",
@@ -151,7 +152,7 @@ def test_errors_that_cancel_share_the_weight():
 
 
 @given(st.integers(0, 10_000), st.integers(1, 5), st.integers(0, 40))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_stacking_is_never_much_worse_than_the_best_member(seed, members, rows):
     rng = np.random.default_rng(seed)
     errors = rng.standard_normal((rows, members)) * rng.uniform(0.01, 1.0, members)

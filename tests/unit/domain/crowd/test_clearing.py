@@ -29,10 +29,12 @@ def spot(offering: str, count: int, value: int, **more: object) -> Option:
 
 @st.composite
 def options(draw: st.DrawFn) -> Option:
+    on_demand = draw(st.integers(0, 3))
     return Option(
         offering_id=draw(st.sampled_from(OFFERINGS)),
         spot=draw(st.integers(0, 4)),
-        on_demand=draw(st.integers(0, 3)),
+        on_demand=on_demand,
+        excepted=draw(st.integers(0, on_demand)),
         value_micro_usd=draw(st.integers(-20, 60)),
         cost_micro_usd=draw(st.integers(0, 6)),
         safe=draw(st.booleans()),

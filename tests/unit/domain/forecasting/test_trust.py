@@ -12,7 +12,8 @@ from spotline.domain.market.generate import PRESETS, generate
 from spotline.domain.units import PPM
 from tests.fakes.market_slots import START_NS, series, slot_opened, slots_of
 
-NOISE_FROM, NOISE_UNTIL = 150, 160
+NOISE_FROM, NOISE_UNTIL = 80, 90
+SLOTS = NOISE_UNTIL + 30
 
 
 def issued(slot: int, *forecasts: OfferingForecast) -> ForecastIssued:
@@ -47,7 +48,7 @@ def forecast_markets():
     """Every preset with the default forecaster's forecasts."""
     markets = {}
     for preset in sorted(PRESETS):
-        market = generate(preset, seed=5, slots=215, slot_s=1800, start_ns=START_NS)
+        market = generate(preset, seed=5, slots=SLOTS, slot_s=1800, start_ns=START_NS)
         forecaster = make_forecaster()
         pairs = []
         for opened in slots_of(market):
@@ -71,7 +72,7 @@ def test_sane_forecasts_of_generated_markets_are_trusted(forecast_markets):
             judged += 1
             alarms += not trust.trusted
 
-    assert judged >= 215 * len(PRESETS)
+    assert judged >= SLOTS * len(PRESETS)
     assert alarms / judged < 0.01
 
 
@@ -91,7 +92,7 @@ def test_noise_is_noticed_and_forgiven(forecast_markets, preset, kind):
 
     assert NOISE_FROM + 1 in distrusted
     assert set(range(NOISE_FROM + 2, NOISE_UNTIL)) <= set(distrusted)
-    assert not set(range(NOISE_UNTIL + 6, NOISE_UNTIL + 50)) & set(distrusted)
+    assert not set(range(NOISE_UNTIL + 6, SLOTS)) & set(distrusted)
 
 
 def test_price_far_from_the_quote_is_named_as_the_fault():

@@ -16,6 +16,7 @@ from spotline.domain.forecasting.registry import forecaster_factory
 from spotline.domain.market.law import StateSpace
 from spotline.domain.market.law_drift import ALPHA, SPLIT_SLOTS, changed_at
 from spotline.replay.handlers import watches_laws
+from tests.depth import examples
 from tests.fakes.market_slots import START_NS, series
 
 SPACE = StateSpace(level_starts=(0, 8), age_starts=(1, 3, 9), price_centres_ppm=(300_000, 500_000))
@@ -71,7 +72,7 @@ def test_prices_that_change_their_habits_are_seen_too() -> None:
     assert abs(since - 384) <= SPLIT_SLOTS
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.lists(st.sampled_from([0, 16]), max_size=120))
 def test_a_change_lies_within_the_series_with_slots_on_either_side(counts: list[int]) -> None:
     since = changed_at(SPACE, np.array(counts, dtype=np.int64), np.full(len(counts), 300_000))

@@ -13,6 +13,7 @@ from spotline.domain.market.market import OBSERVED
 from spotline.domain.market.offering import Reservation, check_price
 from spotline.domain.market.reservations import is_reserved, with_reservations
 from spotline.domain.units import NS_PER_S
+from tests.depth import examples
 from tests.fakes.recorded_run import small_market
 from tests.fakes.reserved import reserved_of, with_one
 
@@ -40,7 +41,7 @@ def test_the_offerings_that_were_there_stay_as_they_were():
     assert with_reservations(MARKET, []) is MARKET
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(st.integers(0, 24 * 1800 + 5), st.sampled_from([1800, 3600, 7200]))
 def test_instances_are_there_only_in_slots_that_it_covers_whole(lasts_s, slot_s):
     ends_ns = MARKET.start_ns + max(1, lasts_s) * NS_PER_S

@@ -15,6 +15,7 @@ from spotline.domain.market.run_law import (
     mix_of,
     own_law,
 )
+from tests.depth import examples
 from tests.reference.run_tracker import RunTracker
 
 AGES = (1, 2, 4)
@@ -131,7 +132,7 @@ def test_weights_find_the_law_that_drew_the_series():
     assert tracker.law_weights()[1] > 0.99
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(flags=st.lists(st.booleans(), min_size=1, max_size=40))
 def test_belief_is_a_distribution_over_states_that_agree_with_what_was_seen(flags):
     mix = mix_of([law(), law(up=(0.1, 0.1, 0.1))], [1.0, 3.0])

@@ -14,6 +14,7 @@ from spotline.domain.placement.methods.exact import Exact
 from spotline.domain.placement.methods.spotline import Spotline
 from spotline.domain.placement.pipeline import NoPlacement, Placement
 from spotline.domain.placement.weighing import weigh
+from tests.depth import examples
 from tests.unit.domain.placement.worlds import graph_of, job_of, moment_of
 
 
@@ -80,7 +81,7 @@ def tiny(draw):
     return graph, queue
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(drawn=tiny())
 def test_nothing_there_is_comes_to_less_than_the_exact_placement(drawn):
     graph, queue = drawn
@@ -104,7 +105,7 @@ ONLY_STALLED = (
 )
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=examples(8), deadline=None)
 @given(drawn=tiny())
 @example(drawn=ONLY_STALLED)
 def test_ours_never_comes_to_less_than_the_proven_optimum(drawn):

@@ -13,6 +13,7 @@ from spotline.domain.placement.methods.bace_pipe import BacePipe
 from spotline.domain.placement.methods.registry import method_named
 from spotline.domain.placement.methods.spotline import Spotline
 from spotline.domain.placement.pipeline import NoPlacement, Placement, RegionShare
+from tests.depth import examples
 from tests.unit.domain.placement.worlds import graph_of, graphs, job_of, moment_of, queues
 
 # K* of `job_of` is round(sqrt(7 * 10 / 0.1)) = 26.
@@ -323,7 +324,7 @@ def test_a_time_weight_of_nothing_is_refused():
             Spotline(time_weight=weight)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     graph=graphs(),
     jobs=queues(most_jobs=5, deadlines=True),

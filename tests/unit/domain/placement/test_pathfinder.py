@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from spotline.domain.placement.free import Free, reservation_bytes_per_s
 from spotline.domain.placement.interface import Residual
 from spotline.domain.placement.pathfinder import grow_paths, largest_paths
+from tests.depth import examples
 from tests.unit.domain.placement.worlds import graph_of, graphs, job_of, queues
 
 
@@ -71,7 +72,7 @@ def test_fewer_stages_cross_links_that_more_could_not():
     assert grown.gpus.max() >= 10
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(graph=graphs(), queue=queues(most_jobs=2))
 def test_paths_are_simple_and_none_of_their_links_makes_a_stage_wait(graph, queue):
     free = free_of(graph)

@@ -21,6 +21,7 @@ from spotline.domain.placement.replacing import (
     resumed,
     weigh_move,
 )
+from tests.depth import examples
 from tests.unit.domain.placement.worlds import graph_of, graphs, job_of, moment_of, queues
 
 
@@ -180,7 +181,7 @@ def test_nobody_is_touched_where_all_still_fits():
     assert affected(running, graph_of([1, 1], width=4e8)).job_ids == ()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(graph=graphs(most_regions=4), queue=queues(), data=st.data())
 def test_victims_are_the_fewest_without_whom_the_rest_fits(graph, queue, data):
     answers = Spotline().place(queue, moment_of(graph))

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from spotline.domain.placement.interface import Release
 from spotline.domain.placement.pipeline import Placement, RegionShare
 from spotline.domain.placement.timeline import Timeline
+from tests.depth import examples
 from tests.unit.domain.placement.worlds import graph_of, moment_of
 
 REGIONS = ("a", "b", "c")
@@ -98,7 +99,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     ends=st.lists(st.integers(1, 50), min_size=0, max_size=4),
     steps=STEPS,

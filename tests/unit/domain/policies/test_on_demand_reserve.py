@@ -20,6 +20,7 @@ from spotline.domain.policies.registry import policy_named
 from spotline.domain.policies.replay import SlotRecord, clairvoyant_optimum, replay_policy
 from spotline.domain.solvers.table_terms import TableTerms
 from spotline.domain.solvers.value_table import ValueTable, build_table
+from tests.depth import examples
 
 POLICIES = ("msu", "uniform_progress", "ahanp(0.5)", "ahap(3,2,0.6)", "sdp", "hybrid(2)")
 PLENTY = 1_000_000
@@ -100,7 +101,7 @@ def records_of(
 
 
 @pytest.mark.parametrize("policy_id", POLICIES)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(seed=SEEDS, firm=st.booleans())
 def test_a_hard_deadline_is_met_where_no_outage_outlasts_the_reserve(
     policy_id: str, seed: int, firm: bool
@@ -127,7 +128,7 @@ def test_a_hard_deadline_is_met_where_no_outage_outlasts_the_reserve(
     assert best.result.utility_micro_usd <= best.upper_utility_micro_usd
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(seed=SEEDS)
 def test_a_stock_that_never_allows_the_largest_count_rescues_with_what_it_has(seed: int) -> None:
     rng = np.random.default_rng(seed)

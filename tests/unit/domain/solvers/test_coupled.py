@@ -34,6 +34,7 @@ from spotline.domain.solvers.coupled_jobs import (
 from spotline.domain.solvers.multi_window import solve_multi_window
 from spotline.domain.solvers.multi_window_layout import OfferingWindow
 from spotline.domain.solvers.window import ProgressValue, WindowMarket, solve_window
+from tests.depth import examples
 
 SLOT_S = 60
 
@@ -155,7 +156,7 @@ def single_cases(draw):
     )
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(single_cases())
 def test_one_job_is_the_window_program(case) -> None:
     program, market, start, end_value = case
@@ -211,7 +212,7 @@ def test_one_job_over_several_offerings_is_their_window_program(seed) -> None:
     assert plan.utility_micro_usd == exact.utility_micro_usd
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 @given(st.data())
 def test_two_jobs_that_share_nothing_earn_the_sum(data) -> None:
     slots = 3
@@ -285,7 +286,7 @@ def brute_force(jobs, shared: SharedMarket) -> int:
     return best
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(st.data())
 def test_two_coupled_jobs_equal_brute_force(data) -> None:
     slots = 3
@@ -304,7 +305,7 @@ def test_two_coupled_jobs_equal_brute_force(data) -> None:
     assert plan.utility_micro_usd == brute_force(jobs, shared)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(st.data())
 def test_a_plan_takes_no_more_than_there_is_and_earns_what_it_says(data) -> None:
     slots = 4

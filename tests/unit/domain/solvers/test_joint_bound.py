@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import product
 
 import numpy as np
 import pytest
@@ -24,6 +23,7 @@ from spotline.domain.policies.replay import SlotRecord, clairvoyant_optimum
 from spotline.domain.solvers.joint_bound import bound_at, joint_bound
 from spotline.domain.solvers.moving_job import MovingJob, SharedCapacity
 from spotline.domain.units import cost_micro_usd
+from tests.depth import examples
 
 SLOT_S = 1800
 SLOTS = 4
@@ -107,43 +107,48 @@ def _schedules(job: MovingJob, market: SharedCapacity) -> tuple[np.ndarray, np.n
         for offering in range(OFFERINGS)
         for holding in (Holding(spot=1), Holding(on_demand=1))
     ]
+    table = equal_migrations(OFFERINGS, MigrationCost(overhead_s=MIGRATE_S, cost_micro_usd=FEE))
     worth, used = [], []
-    for schedule in product(choices, repeat=SLOTS):
-        earned = _earned(program, schedule, market)
-        if earned is None:
-            continue
-        use = np.zeros((2, SLOTS, OFFERINGS), dtype=np.int64)
-        for slot, held in enumerate(schedule):
-            use[0, slot, held.offering] += held.holding.spot
-            use[1, slot, held.offering] += held.holding.on_demand
-        worth.append(earned)
-        used.append(use.ravel())
+
+    def extend(state: PlacedProgress, paid: int, use: np.ndarray, slot: int) -> None:
+        """Go on from a state in every way, by the accounting of jobs that move."""
+        if state.progress_quanta >= program.work_quanta:
+            worth.append(program.value_micro_usd[slot] - paid)
+            used.append(use.ravel())
+            return
+        if slot == SLOTS:
+            worth.append(-paid)
+            used.append(use.ravel())
+            return
+        lost = state.holding.spot > market.spot[slot, state.home]
+        for held in choices:
+            # Nobody holds more than is there.
+            if held.holding.spot > market.spot[slot, held.offering]:
+                continue
+            after = advance_placed(
+                (program,) * OFFERINGS,
+                table,
+                state,
+                held,
+                held_s=SLOT_S,
+                interrupted=bool(lost and state.holding.spot > 0),
+            )
+            cost = move_cost_micro_usd(table, state, held)
+            cost += _cost_micro_usd(held, slot, market)
+            then = use.copy()
+            then[0, slot, held.offering] += held.holding.spot
+            then[1, slot, held.offering] += held.holding.on_demand
+            extend(after, paid + cost, then, slot + 1)
+
+    extend(PlacedProgress(), 0, np.zeros((2, SLOTS, OFFERINGS), dtype=np.int64), 0)
     return np.array(worth), np.array(used)
 
 
-def _earned(
-    program: JobProgram, schedule: Sequence[PlacedHolding], market: SharedCapacity
-) -> int | None:
-    """Value less cost by the accounting of jobs that move; None where more is held than is there."""
-    table = equal_migrations(OFFERINGS, MigrationCost(overhead_s=MIGRATE_S, cost_micro_usd=FEE))
-    state = PlacedProgress()
-    paid = 0
-    for slot, held in enumerate(schedule):
-        if held.holding.spot > market.spot[slot, held.offering]:
-            return None
-        interrupted = state.holding.spot > 0 and state.holding.spot > market.spot[slot, state.home]
-        paid += move_cost_micro_usd(table, state, held)
-        state = advance_placed(
-            (program,) * OFFERINGS, table, state, held, held_s=SLOT_S, interrupted=interrupted
-        )
-        paid += cost_micro_usd(
-            int(market.spot_price[slot, held.offering]), held.holding.spot, SLOT_S
-        ) + cost_micro_usd(
-            int(market.on_demand_price[slot, held.offering]), held.holding.on_demand, SLOT_S
-        )
-        if state.progress_quanta >= program.work_quanta:
-            return program.value_micro_usd[slot + 1] - paid
-    return -paid
+def _cost_micro_usd(held: PlacedHolding, slot: int, market: SharedCapacity) -> int:
+    spot, on_demand = market.spot_price, market.on_demand_price
+    return cost_micro_usd(
+        int(spot[slot, held.offering]), held.holding.spot, SLOT_S
+    ) + cost_micro_usd(int(on_demand[slot, held.offering]), held.holding.on_demand, SLOT_S)
 
 
 def _best_pair(jobs: Sequence[MovingJob], market: SharedCapacity) -> int:
@@ -158,7 +163,7 @@ def _best_pair(jobs: Sequence[MovingJob], market: SharedCapacity) -> int:
     return best
 
 
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=examples(10, fewest=3), deadline=None)
 @given(
     grid=grids, price=prices, first=programs, second=programs, stock=st.sampled_from([1, PLENTY])
 )
@@ -195,7 +200,7 @@ def test_two_jobs_that_want_one_spot_instance_are_bounded_by_what_they_can_share
 # --- nothing shared -----------------------------------------------------------------------------
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(grid=grids, price=prices, program=programs)
 def test_on_one_offering_a_job_earns_its_clairvoyant_optimum(
     grid: list[list[int]], price: list[list[int]], program: JobProgram
@@ -219,7 +224,7 @@ def test_on_one_offering_a_job_earns_its_clairvoyant_optimum(
     assert bound.upper_micro_usd == clairvoyant_optimum(program, records).upper_utility_micro_usd
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(price=prices, chosen=st.lists(programs, min_size=1, max_size=4))
 def test_with_ample_capacity_the_bound_is_the_sum_of_single_optima(
     price: list[list[int]], chosen: list[JobProgram]
@@ -233,7 +238,7 @@ def test_with_ample_capacity_the_bound_is_the_sum_of_single_optima(
     assert not bound.spot_extra.any()
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(
     grid=grids,
     price=prices,

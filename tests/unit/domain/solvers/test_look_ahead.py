@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from spotline.domain.jobs.accounting import LARGEST, RATE, Held, Standing, Terms
 from spotline.domain.jobs.offer import Offer
 from spotline.domain.solvers.table_look import Position, look_ahead
+from tests.depth import examples
 
 IntArray = npt.NDArray[np.int64]
 
@@ -94,7 +95,7 @@ def defined_choice(
     return best_set
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(seed=st.integers(0, 2**32 - 1))
 @example(seed=27)
 def test_the_compiled_choice_is_the_defined_one(seed: int) -> None:

@@ -33,6 +33,7 @@ from spotline.domain.solvers.placed_schedules import (
     placement_cost_micro_usd,
 )
 from spotline.domain.solvers.window import ProgressValue, Rounding, WindowMarket, solve_window
+from tests.depth import examples
 from tests.reference.multi_integer_program import solve_multi_window_cp
 from tests.reference.placed_clairvoyant import clairvoyant_over_offerings
 
@@ -175,7 +176,7 @@ def cases(draw):
     return programs, markets, migrations, start
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(cases())
 def test_the_program_equals_brute_force_and_executing_its_plan_earns_it(case) -> None:
     programs, markets, migrations, start = case
@@ -194,7 +195,7 @@ def test_the_program_equals_brute_force_and_executing_its_plan_earns_it(case) ->
     assert earned.utility_micro_usd == plan.utility_micro_usd
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(cases(), st.integers(3, 12))
 def test_a_coarse_grid_brackets_the_optimum(case, cell_limit) -> None:
     programs, markets, migrations, start = case
@@ -252,7 +253,7 @@ def test_dynamic_and_integer_program_find_the_same_optimum(seed) -> None:
     assert plan.utility_micro_usd == exact.utility_micro_usd
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(cases(), st.booleans())
 def test_one_offering_is_the_window_program(case, with_line) -> None:
     programs, markets, _, start = case

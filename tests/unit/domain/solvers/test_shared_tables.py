@@ -34,6 +34,7 @@ from spotline.domain.solvers.value_table import (
     solved,
 )
 from spotline.domain.units import cost_micro_usd
+from tests.depth import examples
 from tests.unit.domain.solvers.test_value_table import PRICE, program, records, terms_of
 from tests.unit.domain.solvers.test_value_table import two_level_law as law_of
 
@@ -95,7 +96,7 @@ def test_only_what_the_largest_count_notices_of_a_market_makes_another_class() -
     value=st.integers(0, 10**12),
     taken=st.integers(0, 9),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_a_class_is_its_own_class_and_reaches_as_far_as_its_jobs(
     work: int, rates: list[int], deadline: int, late: int, value: int, taken: int
 ) -> None:

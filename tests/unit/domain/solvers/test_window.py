@@ -14,6 +14,7 @@ from spotline.domain.jobs.progress import JobProgress, advance
 from spotline.domain.solvers.configurations import all_configurations
 from spotline.domain.solvers.window import Rounding, WindowMarket, solve_window
 from spotline.domain.units import cost_micro_usd
+from tests.depth import examples
 
 
 def program_of(
@@ -121,7 +122,7 @@ def cases(draw):
     return program, market_of(prices, available), start
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(cases())
 def test_window_program_equals_brute_force(case) -> None:
     program, market, start = case
@@ -133,7 +134,7 @@ def test_window_program_equals_brute_force(case) -> None:
     assert plan.utility_micro_usd == brute_force(program, market, start)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(cases())
 def test_a_plan_earns_what_it_promises(case) -> None:
     program, market, start = case
@@ -156,7 +157,7 @@ def test_a_plan_earns_what_it_promises(case) -> None:
     assert earned == plan.utility_micro_usd
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(cases(), st.integers(3, 12))
 def test_a_coarse_grid_brackets_the_optimum(case, cell_limit) -> None:
     program, market, start = case

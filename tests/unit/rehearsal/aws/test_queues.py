@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from spotline.rehearsal.aws.queues import QueueMoment, RehearsedQueue
 from spotline.rehearsal.aws.service import AwsError
+from tests.depth import examples
 
 S = 10**9
 
@@ -66,7 +67,7 @@ def test_order_is_not_that_of_sending():
     assert len(orders) > 10
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(st.integers(0, 2**32), st.integers(1, 12))
 def test_each_message_comes_once_or_twice_and_then_never(seed, count):
     queue = filled(count, seed=seed, copied_share=0.5)

@@ -1,13 +1,14 @@
 """The rehearsal's bill: from its state log alone, by the second."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spotline.domain.market.offering import Reservation
+from spotline.domain.market.offering import Disks, Reservation
 from spotline.domain.units import NS_PER_S
 from spotline.rehearsal.aws.__main__ import main
 from spotline.rehearsal.aws.bill import bill_of, lines, total_micro_usd
@@ -122,6 +123,53 @@ def test_a_reservation_costs_nothing_more(tmp_path):
         rig.pass_s(3600)
 
         assert [line.micro_usd for line in bill_of(rig.state, rig.world.now_ns())] == [0]
+
+
+def with_disks(market, gb=7300):
+    disks = Disks(gb=gb, micro_usd_per_gb_month=80_000)
+    return replace(market, offerings=tuple(replace(each, disks=disks) for each in market.offerings))
+
+
+def test_a_volume_costs_beside_an_instance_that_costs_nothing(tmp_path):
+    with rehearsed_ec2(tmp_path, with_disks(made_market())) as rig:
+        taken, ended = rig.launched(2)
+        rig.pass_s(1800 - 120)
+        rig.world.interrupt(taken, 120)
+        rig.pass_s(120)
+        rig.call("TerminateInstances", InstanceIds=[ended])
+        by_id = {line.instance_id: line for line in bill_of(rig.state)}
+
+    disks = round(7300 * 80_000 * 1800 / (31 * 86_400))
+    assert [by_id[name].disk_micro_usd for name in (taken, ended)] == [disks, disks]
+    assert by_id[taken].total_micro_usd == disks
+    assert total_micro_usd(by_id.values()) == 2 * disks + by_id[ended].micro_usd
+
+
+def test_what_never_ran_had_a_volume_for_a_minute(tmp_path):
+    market = with_disks(made_market())
+    with rehearsed_ec2(tmp_path, market, weather=rough(pending_s=(30.0, 30.0))) as rig:
+        (held,) = rig.launched(1)
+        rig.pass_s(20)
+        assert bill_of(rig.state) == []
+        rig.call("TerminateInstances", InstanceIds=[held])
+        (line,) = bill_of(rig.state)
+
+    assert (line.billed_s, line.micro_usd, line.open) == (0, 0, False)
+    assert line.disk_micro_usd == round(7300 * 80_000 * 60 / (31 * 86_400))
+
+
+def test_a_volume_is_described_by_template_and_instance_alike(tmp_path):
+    with rehearsed_ec2(tmp_path, with_disks(made_market(), gb=123)) as rig:
+        (held,) = rig.launched(1)
+        rig.pass_s(60)
+        (version, *_) = rig.call("DescribeLaunchTemplateVersions")["LaunchTemplateVersions"]
+        ((shown,),) = [one["Instances"] for one in rig.call("DescribeInstances")["Reservations"]]
+        rig.call("TerminateInstances", InstanceIds=[held])
+        (line,) = bill_of(rig.state)
+
+    (mapping,) = version["LaunchTemplateData"]["BlockDeviceMappings"]
+    assert mapping["Ebs"]["VolumeSize"] == 123
+    assert shown["BlockDeviceMappings"][0]["Ebs"]["VolumeId"] == line.volume_id
 
 
 def test_a_bill_has_tags_as_they_were_last(rig):

@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 from spotline.rehearsal.aws.wire.models import SERVICES, describe
 from spotline.rehearsal.aws.wire.protocols import read_call, write_answer
 from spotline.rehearsal.aws.wire.rest import WireRequest
+from tests.depth import examples
 from tests.unit.rehearsal.aws.wire_values import values, without_nothing
 
 ROUND = settings(
-    max_examples=25,
+    max_examples=examples(25),
     deadline=None,
     database=None,
     suppress_health_check=[

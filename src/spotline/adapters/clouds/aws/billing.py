@@ -8,7 +8,7 @@ export outweighs it.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Protocol
 
@@ -26,6 +26,7 @@ from spotline.adapters.clouds.aws.settings import AwsOffering, AwsSettings
 from spotline.application.cloud_actuator.ports import BilledInstance, CloudClock
 from spotline.contracts.errors import ContractError, ProviderUnavailable
 from spotline.domain.ledger.billing_rules import (
+    BILLED_BY_THE_SECOND,
     BilledLife,
     PriceChange,
     billed_until_s,
@@ -33,6 +34,7 @@ from spotline.domain.ledger.billing_rules import (
     life_cost_micro_usd,
 )
 from spotline.domain.ledger.bills import BillSource, Settlement
+from spotline.domain.ledger.disk_bill import disk_cost_micro_usd
 from spotline.domain.market.offering import AWS_BILLING, CapacityType
 from spotline.domain.units import NS_PER_S
 
@@ -161,7 +163,12 @@ class AwsBiller:
             life = one.life
             changes = self._changes(one, spot)
             covered = bool(changes) and changes[0].from_s <= life.begin_s
-            if (
+            # Its disks were there, whatever it costs itself.
+            disks = disk_cost_micro_usd(one.offering.disks, life)
+            beyond = _beyond_plan(one)
+            if beyond is not None and changes:
+                cost = life_cost_micro_usd(BILLED_BY_THE_SECOND, beyond, changes)
+            elif (
                 is_paid_for(one.offering)
                 or one.instance_id in unbilled
                 or is_free(AWS_BILLING, life)
@@ -176,7 +183,8 @@ class AwsBiller:
                 Settlement(
                     instance_id=one.instance_id,
                     source=BillSource.OWN_COUNT,
-                    micro_usd=cost,
+                    micro_usd=cost + disks,
+                    disk_micro_usd=disks,
                     ts_ns=life.end_s * NS_PER_S,
                 )
             )
@@ -229,8 +237,16 @@ class AwsBiller:
         return {str(zone["ZoneName"]): str(zone["ZoneId"]) for zone in zones}
 
 
+def _beyond_plan(one: _Ended) -> BilledLife | None:
+    """The part of a life that a savings plan no longer paid for; None where it paid for all."""
+    plan = one.offering.savings_plan
+    if plan is None or not plan.until_ns or one.life.end_s <= plan.until_ns // NS_PER_S:
+        return None
+    return replace(one.life, begin_s=max(one.life.begin_s, plan.until_ns // NS_PER_S))
+
+
 def is_paid_for(offering: AwsOffering) -> bool:
-    """Whether it is a commitment: what is used of it costs nothing more, its sunk cost is apart."""
+    """Whether it is a commitment: what is used of it costs nothing more but its disks."""
     return offering.reservation is not None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
@@ -12,8 +12,10 @@ from spotline.adapters.clouds.aws.settings import (
     MOST_QUEUE_WAIT_S,
     AwsAccount,
     AwsOffering,
+    AwsSavingsPlan,
     AwsSettings,
     is_loopback,
+    with_savings_plans,
 )
 from spotline.adapters.files.fields import (
     Count,
@@ -105,6 +107,28 @@ class _OfferingsPart(Part):
     reserved_instances: Whole | None = None
     reserved_until: TimeNs | None = None
     reserved_usd_per_hour: Usd | None = None
+    disk_gb: Whole | None = None
+    disk_usd_per_gb_month: Usd | None = None
+
+
+class _SavingsPlanPart(Part):
+    id: Name
+    usd_per_hour: Positive
+    usd_per_instance_hour: Annotated[dict[Name, Positive], Field(min_length=1)]
+    accounts: Annotated[tuple[Name, ...] | None, Field(min_length=1)] = None
+    regions: Annotated[tuple[Name, ...] | None, Field(min_length=1)] = None
+    until: TimeNs | None = None
+
+    def plan(self) -> AwsSavingsPlan:
+        """The plan; `ValueError` where a price is above its money."""
+        return AwsSavingsPlan(
+            plan_id=self.id,
+            usd_per_hour=self.usd_per_hour,
+            usd_per_instance_hour=self.usd_per_instance_hour,
+            accounts=self.accounts or (),
+            regions=self.regions or (),
+            until_ns=self.until or 0,
+        )
 
 
 class _ClockPart(Part):
@@ -116,6 +140,7 @@ class _ClockPart(Part):
 class _AwsPart(Part):
     accounts: Annotated[tuple[_AccountPart, ...], Field(min_length=1)]
     offerings: Annotated[tuple[_OfferingsPart, ...], Field(min_length=1)]
+    savings_plans: tuple[_SavingsPlanPart, ...] = ()
     endpoint_url: Url | None = None
     clock: _ClockPart | None = None
     connect_timeout_s: Positive = 5.0
@@ -149,12 +174,15 @@ def read_section(section: Mapping[str, Any]) -> AwsSettings:
                     )
                 )
             offerings[offering.offering_id] = offering
+    plans, wrong_plans = _plans(part, tuple(offerings.values()))
+    mistakes += wrong_plans
     if mistakes:
         raise BadFile(_WHERE, mistakes)
     clock = part.clock or _ClockPart()
     return AwsSettings(
         accounts=tuple(_account(account) for account in part.accounts),
-        offerings=tuple(offerings.values()),
+        offerings=with_savings_plans(tuple(offerings.values()), plans),
+        savings_plans=plans,
         endpoint_url=part.endpoint_url or "",
         clock=MarketClock(**clock.model_dump()),
         connect_timeout_s=part.connect_timeout_s,
@@ -198,7 +226,41 @@ def _expanded(entry: _OfferingsPart) -> Iterator[AwsOffering]:
                 reserved_instances=entry.reserved_instances or 0,
                 reserved_until_ns=entry.reserved_until or 0,
                 reserved_usd_per_hour=entry.reserved_usd_per_hour or 0.0,
+                disk_gb=entry.disk_gb or 0,
+                disk_usd_per_gb_month=entry.disk_usd_per_gb_month or 0.0,
             )
+
+
+def _plans(
+    part: _AwsPart, offerings: Sequence[AwsOffering]
+) -> tuple[tuple[AwsSavingsPlan, ...], list[Mistake]]:
+    plans: list[AwsSavingsPlan] = []
+    mistakes: list[Mistake] = []
+    for index, entry in enumerate(part.savings_plans):
+        field = f"savings_plans[{index}]"
+        try:
+            plan = entry.plan()
+        except ValueError as error:
+            named, _, said = str(error).partition(" must be ")
+            expected, _, found = said.partition(", was ")
+            inside = named.partition("].")[2]
+            mistakes.append(Mistake(field=f"{field}.{inside}", expected=expected, found=found))
+            continue
+        if entry.id in {each.plan_id for each in plans}:
+            mistakes.append(
+                Mistake(field=f"{field}.id", expected="another for each plan", found=repr(entry.id))
+            )
+        if not any(map(plan.covers, offerings)):
+            known = ", ".join(sorted({each.instance_type for each in offerings})) or "none"
+            mistakes.append(
+                Mistake(
+                    field=field,
+                    expected=f"a plan that covers one of the offerings ({known})",
+                    found=", ".join(sorted(plan.usd_per_instance_hour)),
+                )
+            )
+        plans.append(plan)
+    return tuple(plans), mistakes
 
 
 def _both(one: str | None, several: tuple[str, ...] | None) -> tuple[str, ...]:
@@ -290,6 +352,7 @@ def _of_entry(field: str, entry: _OfferingsPart, part: _AwsPart) -> Iterator[Mis
             found=f"{len(zones) * len(types)} offerings",
         )
     yield from _of_commitment(field, entry)
+    yield from _of_disks(field, entry)
     yield from _of_gpus(field, entry, types)
 
 
@@ -308,6 +371,16 @@ def _of_commitment(field: str, entry: _OfferingsPart) -> Iterator[Mistake]:
             expected=f"how many instances are reserved, beside {named[0]}",
             found="nothing",
         )
+
+
+def _of_disks(field: str, entry: _OfferingsPart) -> Iterator[Mistake]:
+    pair = ("disk_gb", "disk_usd_per_gb_month")
+    stated = [name for name in pair if getattr(entry, name)]
+    for name in pair if len(stated) == 1 else ():
+        if name not in stated:
+            yield Mistake(
+                field=f"{field}.{name}", expected=f"it beside {stated[0]}", found="nothing"
+            )
 
 
 def _of_zones(field: str, entry: _OfferingsPart, zones: tuple[str, ...]) -> Iterator[Mistake]:

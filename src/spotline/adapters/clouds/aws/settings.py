@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from spotline.domain.market.market_clock import WALL_TIME, MarketClock
-from spotline.domain.market.offering import Reservation
+from spotline.domain.market.offering import Disks, Reservation
 from spotline.domain.modes import Mode
 from spotline.domain.units import micro_usd_from_usd
 
@@ -72,6 +72,67 @@ class AwsAccount:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AwsSavingsPlan:
+    """So many dollars an hour are paid, used or not, for on demand at prices of the plan's own.
+
+    Parameters
+    ----------
+    plan_id
+        What offerings of it are called by; of all plans another.
+    usd_per_hour
+        The commitment.
+    usd_per_instance_hour
+        The plan's price of each instance type that it covers, as the plan's rates say it.
+    accounts, regions
+        Where it holds; empty: everywhere.
+    until_ns
+        When it ends, ns since the epoch; 0: it does not.
+    """
+
+    plan_id: str
+    usd_per_hour: float
+    usd_per_instance_hour: Mapping[str, float]
+    accounts: tuple[str, ...] = ()
+    regions: tuple[str, ...] = ()
+    until_ns: int = 0
+
+    def __post_init__(self) -> None:
+        where = f"savings_plans[{self.plan_id}]"
+        if not self.plan_id:
+            raise ValueError("savings_plans[].id must not be empty")
+        if not self.usd_per_instance_hour:
+            raise ValueError(f"{where}.usd_per_instance_hour must name an instance type, has none")
+        for name, price in self.usd_per_instance_hour.items():
+            if not 0 < price <= self.usd_per_hour:
+                raise ValueError(
+                    f"{where}.usd_per_instance_hour.{name} must be > 0 and at most usd_per_hour "
+                    f"({self.usd_per_hour:g}), was {price:g}"
+                )
+
+    def covers(self, offering: AwsOffering) -> bool:
+        """Whether what is bought of an offering on demand falls under it."""
+        return (
+            not offering.capacity_reservation_id
+            and offering.savings_plan is None
+            and offering.instance_type in self.usd_per_instance_hour
+            and (not self.accounts or offering.account in self.accounts)
+            and (not self.regions or offering.region in self.regions)
+        )
+
+    def reservation(self, instance_type: str) -> Reservation:
+        """What fits into its money of one instance type."""
+        hourly = micro_usd_from_usd(self.usd_per_hour)
+        price = micro_usd_from_usd(self.usd_per_instance_hour[instance_type])
+        return Reservation(
+            instances=hourly // price,
+            ends_ns=self.until_ns,
+            sunk_price_micro_usd=price,
+            plan=self.plan_id,
+            plan_micro_usd_per_hour=hourly,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AwsOffering:
     """An instance type in one zone of one account, and the user's launch template for it.
 
@@ -98,6 +159,12 @@ class AwsOffering:
     reserved_instances, reserved_until_ns, reserved_usd_per_hour
         Of that commitment: how many instances, until when (ns since the epoch, 0: it does not end),
         and what each costs an hour whether it is used or not.
+    disk_gb, disk_usd_per_gb_month
+        Size of the disks that the launch template gives one instance, and what a gigabyte of them
+        costs a month; 0: none that count.
+    savings_plan
+        The plan by whose money it is bought: an offering of its own beside that of the list price,
+        made by `with_savings_plans`; None: none.
     """
 
     account: str
@@ -115,6 +182,9 @@ class AwsOffering:
     reserved_instances: int = 0
     reserved_until_ns: int = 0
     reserved_usd_per_hour: float = 0.0
+    disk_gb: int = 0
+    disk_usd_per_gb_month: float = 0.0
+    savings_plan: AwsSavingsPlan | None = None
 
     def __post_init__(self) -> None:
         for name in ("account", "region", "zone", "instance_type", "launch_template_id"):
@@ -136,9 +206,25 @@ class AwsOffering:
                 "capacity_reservation_id, and there is none"
             )
 
+        if bool(self.disk_gb) is not bool(self.disk_usd_per_gb_month):
+            raise ValueError(
+                f"offerings[{self.offering_id}].disk_gb and disk_usd_per_gb_month must be stated "
+                "together"
+            )
+
+    @property
+    def disks(self) -> Disks | None:
+        """The disks of one instance, beside it in bills and prices; None: none are stated."""
+        if not self.disk_gb:
+            return None
+        price = micro_usd_from_usd(self.disk_usd_per_gb_month)
+        return Disks(gb=self.disk_gb, micro_usd_per_gb_month=price)
+
     @property
     def reservation(self) -> Reservation | None:
         """What is committed to here: filled first, at a marginal price of 0; None: nothing known."""
+        if self.savings_plan is not None:
+            return self.savings_plan.reservation(self.instance_type)
         if not self.reserved_instances:
             return None
         return Reservation(
@@ -152,8 +238,22 @@ class AwsOffering:
         """The id of the offering in markets, commands and bills."""
         bought = f"aws:{self.account}:{self.zone}:{self.instance_type}"
         # As reservations that are added to other markets are called.
-        reserved = self.capacity_reservation_id
+        plan = "" if self.savings_plan is None else self.savings_plan.plan_id
+        reserved = self.capacity_reservation_id or plan
         return f"{bought}/reserved/{reserved}" if reserved else bought
+
+
+def with_savings_plans(
+    offerings: Sequence[AwsOffering], plans: Sequence[AwsSavingsPlan]
+) -> tuple[AwsOffering, ...]:
+    """The offerings, and for each that a plan covers one more that is bought by the plan's money."""
+    planned = (
+        replace(offering, savings_plan=plan)
+        for plan in plans
+        for offering in offerings
+        if plan.covers(offering)
+    )
+    return (*offerings, *planned)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,6 +262,8 @@ class AwsSettings:
 
     Parameters
     ----------
+    savings_plans
+        Plans whose offerings are among `offerings`.
     endpoint_url
         One endpoint for all services, of a rehearsal; empty: AWS's own.
     clock
@@ -177,6 +279,7 @@ class AwsSettings:
 
     accounts: tuple[AwsAccount, ...] = ()
     offerings: tuple[AwsOffering, ...] = ()
+    savings_plans: tuple[AwsSavingsPlan, ...] = ()
     endpoint_url: str = ""
     clock: MarketClock = WALL_TIME
     connect_timeout_s: float = 5.0

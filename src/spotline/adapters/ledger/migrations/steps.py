@@ -8,13 +8,13 @@ from types import MappingProxyType
 from sqlalchemy import Connection, text
 
 from spotline import __version__
-from spotline.adapters.ledger.migrations import to_2, to_3, to_4
+from spotline.adapters.ledger.migrations import to_2, to_3, to_4, to_5
 from spotline.adapters.ledger.tables import SCHEMA_VERSION
 from spotline.contracts.errors import ConfigError
 
 # By the version that a step leads to. A step writes its own SQL: tables.py is of the newest alone.
 STEPS: MappingProxyType[int, Callable[[Connection], None]] = MappingProxyType(
-    {2: to_2.migrate, 3: to_3.migrate, 4: to_4.migrate}
+    {2: to_2.migrate, 3: to_3.migrate, 4: to_4.migrate, 5: to_5.migrate}
 )
 
 

@@ -12,6 +12,14 @@
     points: (v) => v.toLocaleString("en-US", { maximumFractionDigits: 2 }),
   };
 
+  // Days by name, hours of 24: from this distance of ticks on, and with what where a day begins.
+  const TIMES = [
+    [86400 * 28, "{YYYY}-{MM}", null, null, null, null, null, null, 1],
+    [86400, "{MM}-{DD}", "\n{YYYY}", null, null, null, null, null, 1],
+    [60, "{HH}:{mm}", "\n{YYYY}-{MM}-{DD}", null, "\n{MM}-{DD}", null, null, null, 1],
+    [1, "{HH}:{mm}:{ss}", "\n{YYYY}-{MM}-{DD}", null, "\n{MM}-{DD}", null, null, null, 1],
+  ];
+
   function colour(name, share) {
     const value = getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim();
     if (share === undefined) return value;
@@ -89,9 +97,10 @@
       legend: { live: true },
       scales: { y: { range: (plot, low, high) => [Math.min(0, low), high > 0 ? high * 1.06 : 1] } },
       axes: [
-        { stroke: () => colour("dim"), grid: { stroke: () => colour("edge"), width: 0.5 }, ticks: { stroke: () => colour("edge") } },
         { stroke: () => colour("dim"), grid: { stroke: () => colour("edge"), width: 0.5 }, ticks: { stroke: () => colour("edge") },
-          size: 64, values: (plot, splits) => splits.map((value) => (value === null ? "" : format(value))) },
+          values: TIMES, space: 64 },
+        { stroke: () => colour("dim"), grid: { stroke: () => colour("edge"), width: 0.5 }, ticks: { stroke: () => colour("edge") },
+          size: 72, values: (plot, splits) => splits.map((value) => (value === null ? "" : format(value))) },
       ],
       series: [{ label: local ? "local time" : "UTC", value: local ? "{YYYY}-{MM}-{DD} {HH}:{mm}" : "{YYYY}-{MM}-{DD} {HH}:{mm}" }, ...lines],
     };

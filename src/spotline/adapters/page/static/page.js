@@ -60,9 +60,18 @@
   }
   document.addEventListener("visibilitychange", () => { if (!document.hidden && root.dataset.live === "yes") refresh(); });
 
+  // --- what is still being worked out is looked at again ---
+  const AGAIN_MS = 1500;
+  let again = null;
+  function lookAgain() {
+    if (again !== null || !document.querySelector("[data-again]")) return;
+    again = setTimeout(() => { again = null; refresh().finally(lookAgain); }, AGAIN_MS);
+  }
+
   function settle() {
     showTimes();
     window.spotlineCharts.drawAll();
+    lookAgain();
   }
   document.addEventListener("htmx:after:swap", settle);
   document.addEventListener("htmx:after:settle", settle);

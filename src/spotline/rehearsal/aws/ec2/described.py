@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from spotline.domain.units import NS_PER_S
+from spotline.rehearsal.aws.disk_bill import volume_id
 from spotline.rehearsal.aws.ec2.asking import Fields, moment, tag_set
-from spotline.rehearsal.aws.ec2.resources import IMAGE_ID, vpc_id
+from spotline.rehearsal.aws.ec2.resources import IMAGE_ID, ROOT_DEVICE, vpc_id
 from spotline.rehearsal.aws.state import PENDING, RUNNING, SHUTTING_DOWN, TERMINATED, Ec2Instance
 from spotline.rehearsal.aws.world import BY_USER, RehearsedWorld
 
@@ -62,10 +63,10 @@ def described(world: RehearsedWorld, instance: Ec2Instance) -> dict[str, Any]:
         "EbsOptimized": False,
         "EnaSupport": True,
         "Hypervisor": "xen",
-        "RootDeviceName": "/dev/xvda",
+        "RootDeviceName": ROOT_DEVICE,
         "RootDeviceType": "ebs",
         "VirtualizationType": "hvm",
-        "BlockDeviceMappings": [],
+        "BlockDeviceMappings": [] if ended else _volumes(instance),
         "NetworkInterfaces": [],
         "SecurityGroups": [],
         "Tags": tag_set(instance.tags),
@@ -90,6 +91,23 @@ def described(world: RehearsedWorld, instance: Ec2Instance) -> dict[str, Any]:
         said["VpcId"] = vpc_id(instance.account_id, instance.region)
         said["PrivateIpAddress"] = instance.private_ip
     return said
+
+
+def _volumes(instance: Ec2Instance) -> list[dict[str, Any]]:
+    """Its one volume; of what has ended AWS shows none."""
+    if not instance.disk_gb:
+        return []
+    return [
+        {
+            "DeviceName": ROOT_DEVICE,
+            "Ebs": {
+                "VolumeId": volume_id(instance.instance_id),
+                "Status": "attached",
+                "AttachTime": moment(instance.launched_ns),
+                "DeleteOnTermination": True,
+            },
+        }
+    ]
 
 
 def _reason(instance: Ec2Instance) -> str:

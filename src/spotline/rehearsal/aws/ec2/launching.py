@@ -253,6 +253,7 @@ def _instance(
             "sir-" + hexadecimal(8, world.seed, "request", number) if lifecycle == SPOT else ""
         ),
         capacity_reservation_id=place.reservation,
+        disk_gb=place.disk_gb,
         key_name=source.key_name,
         tags=tags,
         user_data=marks.user_data,

@@ -15,7 +15,7 @@ from spotline.rehearsal.aws.ec2.asking import (
     unsupported,
     with_token,
 )
-from spotline.rehearsal.aws.ec2.resources import IMAGE_ID, Subnet, subnets, vpc_id
+from spotline.rehearsal.aws.ec2.resources import IMAGE_ID, ROOT_DEVICE, Subnet, subnets, vpc_id
 from spotline.rehearsal.aws.service import AwsCall, AwsError
 from spotline.rehearsal.aws.world import RehearsedWorld
 
@@ -44,12 +44,12 @@ def describe_images(world: RehearsedWorld, call: AwsCall) -> dict[str, Any]:
                 "OwnerId": call.account_id,
                 "Public": False,
                 "State": "available",
-                "RootDeviceName": "/dev/sda1",
+                "RootDeviceName": ROOT_DEVICE,
                 "RootDeviceType": "ebs",
                 "VirtualizationType": "hvm",
                 "BlockDeviceMappings": [
                     {
-                        "DeviceName": "/dev/sda1",
+                        "DeviceName": ROOT_DEVICE,
                         "Ebs": {
                             "VolumeSize": _ROOT_GB,
                             "VolumeType": "gp3",

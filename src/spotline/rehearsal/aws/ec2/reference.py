@@ -20,6 +20,7 @@ from spotline.rehearsal.aws.ec2.launching import VERSION, named_template
 from spotline.rehearsal.aws.ec2.resources import (
     ADDRESSES,
     IMAGE_ID,
+    ROOT_DEVICE,
     PlacementGroup,
     Subnet,
     Template,
@@ -241,6 +242,9 @@ def describe_launch_template_versions(
         data["MetadataOptions"] = {"HttpTokens": "required", "HttpPutResponseHopLimit": 1}
         if user_data:
             data["UserData"] = user_data
+        if one.disk_gb:
+            disk = {"VolumeSize": one.disk_gb, "VolumeType": "gp3", "DeleteOnTermination": True}
+            data["BlockDeviceMappings"] = [{"DeviceName": ROOT_DEVICE, "Ebs": disk}]
         if one.reservation:
             target = {"CapacityReservationId": one.reservation}
             data["CapacityReservationSpecification"] = {"CapacityReservationTarget": target}

@@ -14,15 +14,21 @@ ADDRESSES = 4091
 IMAGE_ID = "ami-" + hexadecimal(17, "image")
 """What all instances boot from."""
 
+ROOT_DEVICE = "/dev/sda1"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Template:
-    """A launch template with one version; `reservation` is the one that it targets, or empty."""
+    """A launch template with one version.
+
+    `reservation` is the one that it targets, or empty; `disk_gb` its one volume, 0: the image's.
+    """
 
     template_id: str
     name: str
     instance_type: str
     reservation: str = ""
+    disk_gb: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +69,7 @@ def template_of(place: SoldPlace) -> Template:
         name=f"spotline-{place.instance_type}{suffix}",
         instance_type=place.instance_type,
         reservation=place.reservation,
+        disk_gb=place.disk_gb,
     )
 
 

@@ -7,7 +7,12 @@ import pytest
 
 from spotline.adapters.clouds.aws.billing import AwsBiller
 from spotline.adapters.clouds.aws.feeds.on_demand import PriceInForce
-from spotline.adapters.clouds.aws.settings import AwsAccount, AwsOffering, AwsSettings
+from spotline.adapters.clouds.aws.settings import (
+    AwsAccount,
+    AwsOffering,
+    AwsSavingsPlan,
+    AwsSettings,
+)
 from spotline.application.cloud_actuator.ports import BilledInstance
 from spotline.contracts.errors import ProviderUnavailable
 from spotline.domain.ledger.billing_rules import BilledLife
@@ -101,7 +106,7 @@ def costs(aws, *ids, sold=None, never_ran=()):
     sold = sold or offering()
     settings = AwsSettings(
         accounts=(AwsAccount(name="a", account_id="000000000001"),),
-        offerings=tuple({one.offering_id: one for one in (sold, offering())}.values()),
+        offerings=tuple({one.offering_id: one for one in (offering(), sold)}.values()),
     )
     aws.pending = set(never_ran)
     biller = aws.biller = AwsBiller(aws, settings, aws, aws, aws)
@@ -109,16 +114,19 @@ def costs(aws, *ids, sold=None, never_ran=()):
 
 
 def asked(aws, biller, *ids, sold=None):
-    ended = [
+    found = asyncio.run(biller.final_costs(named(sold or offering(), *ids)))
+    return {settled.instance_id: settled.micro_usd for settled in found}
+
+
+def named(sold, *ids):
+    return [
         BilledInstance(
             instance_id=one,
-            offering_id=(sold or offering()).offering_id,
+            offering_id=sold.offering_id,
             capacity_type=CapacityType.SPOT,
         )
         for one in ids
     ]
-    found = asyncio.run(biller.final_costs(ended))
-    return {settled.instance_id: settled.micro_usd for settled in found}
 
 
 def test_each_second_of_spot_costs_the_price_in_force():
@@ -155,6 +163,61 @@ def test_what_is_used_of_a_commitment_costs_nothing_more():
     aws = ScriptedBills([row("i-1", 5000, spot=False)])
 
     assert costs(aws, "i-1", sold=block) == {"i-1": 0}
+
+
+@pytest.mark.parametrize(
+    ("ends_s", "expected"),
+    [
+        (0, 0),
+        (5000, 0),
+        (4000, cost_micro_usd(3_000_000, 1, 1000)),
+        (-10, cost_micro_usd(3_000_000, 1, 5000)),
+    ],
+)
+def test_a_savings_plan_pays_until_it_ends(ends_s, expected):
+    plan = AwsSavingsPlan(
+        plan_id="sp",
+        usd_per_hour=5,
+        usd_per_instance_hour={"g5.xlarge": 2},
+        until_ns=(BEGIN_S + ends_s) * NS_PER_S if ends_s else 0,
+    )
+    aws = ScriptedBills([row("i-1", 5000, spot=False)])
+
+    assert costs(aws, "i-1", sold=offering(savings_plan=plan)) == {"i-1": expected}
+
+
+DISKS = {"disk_gb": 7300, "disk_usd_per_gb_month": 0.08}
+
+
+@pytest.mark.parametrize(
+    ("said", "ended", "never_ran", "alone"),
+    [
+        ({}, row("i-1", 1800), (), cost_micro_usd(1_000_001, 1, 1800)),
+        ({}, row("i-1", 1800, spot=False), (), cost_micro_usd(3_000_000, 1, 1800)),
+        # Who pays for the instance, or nobody, changes nothing about its disks.
+        ({}, row("i-1", 1800, taken=True), (), 0),
+        ({}, row("i-1", 7), {"i-1"}, 0),
+        (
+            {"capacity_reservation_id": "cr-1", "reserved_instances": 2},
+            row("i-1", 1800, spot=False),
+            (),
+            0,
+        ),
+    ],
+    ids=["spot", "on demand", "taken back", "never ran", "reserved"],
+)
+def test_disks_are_billed_beside_the_instance_and_told_apart(said, ended, never_ran, alone):
+    sold = offering(**DISKS, **said)
+    aws = ScriptedBills([ended])
+
+    costs(aws, "i-1", sold=sold, never_ran=never_ran)
+
+    (settled,) = asyncio.run(aws.biller.final_costs(named(sold, "i-1")))
+    ran_s = 60 if never_ran else 1800
+    # A second of January's share of 7,300 GB at 0.08 USD a month.
+    disks = round(7300 * 80_000 * ran_s / (31 * 86_400))
+    assert settled.disk_micro_usd == disks
+    assert settled.micro_usd == alone + disks
 
 
 def test_what_the_adapter_saw_end_is_not_asked_for():

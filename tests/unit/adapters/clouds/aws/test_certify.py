@@ -19,15 +19,17 @@ from spotline.adapters.clouds.aws.certify.exports import (
 )
 from spotline.adapters.clouds.aws.certify.losing import LosingApi
 from spotline.adapters.clouds.aws.certify.opening import chosen_offering
-from spotline.adapters.clouds.aws.certify.record import HeldForTrial, read_held
+from spotline.adapters.clouds.aws.certify.record import HeldForTrial, TrialRecord, read_held
 from spotline.adapters.clouds.aws.certify.trial import AwsTrial, TrialPlan
 from spotline.adapters.clouds.aws.errors import NoAnswer
 from spotline.application.cloud_checks import CertifyPlan, CheckOutcome, TooDear
 from spotline.contracts.errors import ConfigError, ContractError
 from spotline.domain.market.market_clock import WALL_TIME, MarketClock
+from spotline.domain.market.offering import Disks
 from spotline.domain.units import NS_PER_S
+from tests.depth import examples
 from tests.eventually import PATIENCE_S
-from tests.fakes.aws_account import ScriptedAccount, refused, settings
+from tests.fakes.aws_account import NO_DISKS, ScriptedAccount, refused, settings
 from tests.fakes.trial_account import NO_CAPACITY, TrialAccount
 
 OK, FAILED, OPEN = CheckOutcome.OK, CheckOutcome.FAILED, CheckOutcome.OPEN
@@ -54,7 +56,7 @@ class SteppingWall:
 
 def trial(account, *, reader=None, clock=WALL_TIME, **changed) -> AwsTrial:
     stated = {
-        "offering": settings().offerings[0],
+        "offering": settings(**NO_DISKS).offerings[0],
         "token": "t1",
         "price_micro_usd": PRICE,
         "most_micro_usd": 5_000_000,
@@ -299,7 +301,7 @@ async def test_what_could_cost_too_much_is_not_begun():
     assert account.instances == {}
 
 
-@settings_of_law(max_examples=30)
+@settings_of_law(max_examples=examples(30))
 @given(
     launches=st.integers(1, 9),
     lease_s=st.integers(1, 10_000),
@@ -462,3 +464,82 @@ async def test_one_answer_is_lost_and_the_call_took_effect():
         await losing.call(None, "ec2", "create_fleet")
     assert await losing.call(None, "ec2", "create_fleet") == {}
     assert inner.called == 2
+
+
+DISKS = Disks(gb=200, micro_usd_per_gb_month=80_000)
+
+
+def with_disks(instance_id, *volumes):
+    return replace(held(instance_id), disks=DISKS, volume_ids=volumes)
+
+
+def test_disks_are_compared_by_the_lines_of_their_volumes():
+    ours = with_disks("i-1").disk_micro_usd
+    lines = [
+        BilledLine(resource_id="i-1", usage="BoxUsage:g5.xlarge", cost_micro_usd=PRICE),
+        BilledLine(resource_id="vol-1", usage="EBS:VolumeUsage.gp3", cost_micro_usd=ours - 40),
+        BilledLine(resource_id="vol-2", usage="EBS:VolumeUsage.gp3", cost_micro_usd=ours + 900),
+    ]
+
+    found = reconciled(
+        [
+            with_disks("i-1", "vol-1"),
+            with_disks("i-2", "vol-2"),
+            with_disks("i-3", "vol-3"),
+            with_disks("i-4"),
+            held("i-5"),
+        ],
+        lines,
+    )
+
+    disks = [line for line in found if line.capacity_type == "disks"]
+    assert [(line.instance_id, line.verdict.partition(":")[0], line.agrees) for line in disks] == [
+        ("vol-1", "same", True),
+        ("vol-2", "dearer than counted", False),
+        ("vol-3", "not on the bill", False),
+        ("i-4", "its volumes were not seen", False),
+    ]
+    # 200 GB for an hour of a January at 0.08 USD.
+    assert ours == round(200 * 80_000 / (31 * 24))
+
+
+def test_a_report_is_read_with_its_disks_and_one_of_before_without():
+    record = TrialRecord(
+        owner="o",
+        offering_id="x",
+        began_ns=0,
+        ended_ns=0,
+        most_micro_usd=1,
+        worst_micro_usd=1,
+        checks=(),
+        held=(with_disks("i-1", "vol-1"), held("i-2")),
+    )
+    said = record.as_json()
+    assert read_held(json.dumps(said), "r") == record.held
+    assert record.cost_micro_usd == 2 * PRICE + record.held[0].disk_micro_usd
+
+    for row in said["instances"]:
+        del row["disks"], row["volume_ids"]
+
+    assert read_held(json.dumps(said), "r") == (held("i-1"), held("i-2"))
+
+
+async def test_volumes_are_seen_while_there_are_any():
+    account = TrialAccount()
+    shown = {"InstanceId": "i-0", "BlockDeviceMappings": [{"Ebs": {"VolumeId": "vol-0"}}, {}]}
+    reader = ScriptedAccount(DescribeInstances={"Reservations": [{"Instances": [shown]}]})
+
+    record = await record_of(trial(account, reader=reader, offering=settings().offerings[0]))
+
+    seen = {each.instance_id: each.volume_ids for each in record.held}
+    assert seen["i-0"] == ("vol-0",)
+    assert set(seen.values()) == {("vol-0",), ()}
+    assert record.worst_micro_usd > 2 * PRICE * 1800 // 3600
+
+
+async def test_volumes_that_nobody_names_fail_no_step():
+    reader = ScriptedAccount(DescribeInstances=refused("DescribeInstances", "RequestLimitExceeded"))
+
+    record = await record_of(trial(TrialAccount(), reader=reader, offering=settings().offerings[0]))
+
+    assert outcomes(record) == dict.fromkeys(STEPS, OK) | {"interruption": OPEN}

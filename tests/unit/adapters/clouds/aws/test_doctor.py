@@ -20,6 +20,7 @@ from spotline.contracts.errors import ConfigError, ProviderUnavailable
 from tests.eventually import PATIENCE_S
 from tests.fakes.aws_account import (
     ANSWERS,
+    NO_DISKS,
     NOW_S,
     QUEUE_ARN,
     ScriptedAccount,
@@ -286,7 +287,7 @@ async def test_what_is_counted_as_paid_for_can_only_come_from_its_commitment(nam
         DescribeLaunchTemplateVersions=template(CapacityReservationSpecification=target)
     )
 
-    checks = await examined(account, of=settings(capacity_reservation_id="cr-1"))
+    checks = await examined(account, of=settings(capacity_reservation_id="cr-1", disk_gb=60))
 
     assert not_well(checks) == ([] if well else [("launch template", FAILED)])
 
@@ -484,3 +485,27 @@ async def test_an_instance_that_never_calls_is_ended_too():
 
 def test_the_scripted_account_is_consistent():
     assert QUEUE_ARN in ANSWERS["GetQueueAttributes"]["Attributes"]["Policy"]
+
+
+@pytest.mark.parametrize(
+    ("stated", "found", "step"),
+    [
+        ({"disk_gb": 200}, [CheckOutcome.OK], ""),
+        ({"disk_gb": 100}, [WARNING], "state disk_gb: 200 of the offering"),
+        (NO_DISKS, [WARNING], "state disk_gb: 200 and disk_usd_per_gb_month of the offering"),
+    ],
+)
+async def test_disks_that_bills_count_are_those_that_templates_make(stated, found, step):
+    checks = await examined(of=settings(**stated))
+
+    of_disks = [check for check in checks if check.name == "costs" and "disks" in check.detail]
+    assert [check.outcome for check in of_disks] == found
+    assert of_disks[0].next_step == step
+
+
+async def test_disks_of_an_unknown_template_are_left_open():
+    checks = await examined(ScriptedAccount(DescribeImages={"Images": []}))
+
+    (told,) = [check for check in checks if check.name == "costs" and "disks" in check.detail]
+    assert told.outcome is OPEN
+    assert "what the template makes is not known" in told.detail

@@ -22,7 +22,7 @@ from spotline.adapters.clouds.aws.settings import (
 )
 from spotline.adapters.files.mistake import BadFile, SecretText
 from spotline.domain.market.market_clock import MarketClock
-from spotline.domain.market.offering import Reservation
+from spotline.domain.market.offering import Disks, Reservation
 from spotline.domain.modes import Mode
 
 GOOD = """
@@ -106,13 +106,58 @@ def test_a_commitment_is_an_offering_of_its_own_beside_what_is_bought_there() ->
     )
 
 
+def test_a_savings_plan_adds_an_offering_for_each_that_it_covers() -> None:
+    stated = {
+        "id": "sp-1",
+        "usd_per_hour": 10,
+        "usd_per_instance_hour": {"p3.2xlarge": 3},
+        "accounts": ["research"],
+        "until": "1971-01-01T00:00:00Z",
+    }
+
+    settings = read_section(section(lambda read: read.update(savings_plans=[stated])))
+
+    planned = [each for each in settings.offerings if each.savings_plan]
+    covered = {
+        each.offering_id
+        for each in settings.offerings
+        if each.instance_type == "p3.2xlarge" and not each.savings_plan
+    }
+    assert {each.offering_id for each in planned} == {f"{name}/reserved/sp-1" for name in covered}
+    assert {each.reservation for each in planned} == {
+        Reservation(
+            instances=3,
+            ends_ns=365 * 86_400 * 10**9,
+            sunk_price_micro_usd=3_000_000,
+            plan="sp-1",
+            plan_micro_usd_per_hour=10_000_000,
+        )
+    }
+
+
+def test_disks_are_of_each_offering_of_an_entry() -> None:
+    def add(read: dict[str, Any]) -> None:
+        for entry in read["offerings"]:
+            entry.update(disk_gb=200, disk_usd_per_gb_month=0.08)
+
+    offerings = read_section(section(add)).offerings
+
+    assert {each.disks for each in offerings} == {Disks(gb=200, micro_usd_per_gb_month=80_000)}
+    assert {each.disks for each in read_section(section(lambda read: None)).offerings} == {None}
+
+
 def test_everything_that_can_be_set_has_its_key() -> None:
     """Fields of the settings that the file has no word for could not be set at all."""
     for settings, part in ((AwsSettings, _AwsPart), (AwsAccount, _AccountPart)):
         assert {each.name for each in fields(settings)} == set(part.model_fields)
     selectors = {"zones", "instance_types", "launch_templates", "subnets", "placement_groups"}
     keys = {each.name.replace("until_ns", "until") for each in fields(AwsOffering)}
-    assert keys == set(_OfferingsPart.model_fields) - selectors
+    # What a plan covers follows from the plan.
+    assert keys - {"savings_plan"} == set(_OfferingsPart.model_fields) - selectors
+
+
+def plans(*several: Any, **one: Any) -> Any:
+    return lambda read: read.update(savings_plans=[*several, *([one] if one else [])])
 
 
 def set_account(**fields: Any) -> Any:
@@ -237,6 +282,26 @@ def put(**fields: Any) -> Any:
             ),
             "offerings[0].reserved_instances: expected how many instances are reserved, beside "
             "reserved_usd_per_hour, found nothing",
+        ),
+        (
+            plans(id="p", usd_per_hour=1, usd_per_instance_hour={"p3.2xlarge": 2}),
+            "savings_plans[0].usd_per_instance_hour.p3.2xlarge: expected > 0 and at most usd_per_hour "
+            "(1), found 2",
+        ),
+        (
+            plans(id="p", usd_per_hour=1, usd_per_instance_hour={"t3.micro": 0.01}),
+            "savings_plans[0]: expected a plan that covers one of the offerings (p3.2xlarge",
+        ),
+        (
+            plans(
+                {"id": "p", "usd_per_hour": 3, "usd_per_instance_hour": {"p3.2xlarge": 2}},
+                {"id": "p", "usd_per_hour": 3, "usd_per_instance_hour": {"p3.2xlarge": 2}},
+            ),
+            "savings_plans[1].id: expected another for each plan, found 'p'",
+        ),
+        (
+            set_entry(disk_gb=200),
+            "offerings[0].disk_usd_per_gb_month: expected it beside disk_gb, found nothing",
         ),
         (put(queue_wait_s=21), "queue_wait_s: expected a number <= 20, found 21"),
         (

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spotline.adapters.clouds.local.console import Console
+from tests.depth import examples
 
 LEFT_OUT = re.compile(rb"\[spotline: (\d+) bytes were left out here\]\n")
 
@@ -35,7 +36,7 @@ def test_the_beginning_and_the_newest_lines_are_kept_and_what_lies_between_is_co
     assert last == lines[87:]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.lists(st.binary(max_size=150).map(lambda said: said.replace(b"[", b"")), max_size=40))
 def test_every_byte_is_kept_or_counted(tmp_path_factory, pieces):
     path = tmp_path_factory.mktemp("console") / "console.log"

@@ -12,7 +12,7 @@ import csv
 import gzip
 import io
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
@@ -55,6 +55,7 @@ COLUMNS = (
     ),
 )
 _AGREE = ("same", "cheaper as spot")
+_NOT_YET, _CHEAPER = "not on the bill: exports lag by a day or more", "cheaper than counted"
 # What an instance itself costs; traffic and the like have the same resource id.
 _OF_INSTANCES = ("BoxUsage", "SpotUsage", "instance hour", "instance-hour", "per hour")
 
@@ -115,13 +116,14 @@ def _lines(reader: csv.DictReader[str], path: Path) -> Iterator[BilledLine]:
 def reconciled(
     held: Iterable[HeldForTrial], lines: Iterable[BilledLine]
 ) -> Sequence[ReconciledLine]:
-    """Our count and the bill, instance by instance, in order of ids."""
+    """Our count and the bill, instance by instance, in order of ids, then the disks of each."""
     billed: dict[str, int] = {}
     beside: dict[str, int] = {}
     for line in lines:
         into = billed if line.of_instance else beside
         into[line.resource_id] = into.get(line.resource_id, 0) + line.cost_micro_usd
-    return tuple(
+    known = sorted(held, key=lambda each: each.instance_id)
+    instances = (
         ReconciledLine(
             instance_id=each.instance_id,
             capacity_type=each.capacity_type,
@@ -131,19 +133,45 @@ def reconciled(
             verdict=(verdict := _verdict(each, billed.get(each.instance_id))),
             agrees=verdict in _AGREE,
         )
-        for each in sorted(held, key=lambda each: each.instance_id)
+        for each in known
+    )
+    of_all = {name: billed.get(name, 0) + beside.get(name, 0) for name in billed | beside}
+    return (*instances, *(_disks(each, of_all) for each in known if each.disks is not None))
+
+
+def _disks(held: HeldForTrial, billed: Mapping[str, int]) -> ReconciledLine:
+    """An instance's disks beside the lines of its volumes."""
+    shown = [billed[name] for name in held.volume_ids if name in billed]
+    if not held.volume_ids:
+        verdict = "its volumes were not seen: their lines cannot be told"
+    elif not shown:
+        verdict = _NOT_YET
+    else:
+        verdict = _compared(sum(shown) - held.disk_micro_usd)
+    return ReconciledLine(
+        instance_id=", ".join(held.volume_ids) or held.instance_id,
+        capacity_type="disks",
+        ours_micro_usd=held.disk_micro_usd,
+        billed_micro_usd=sum(shown) if shown else None,
+        beside_micro_usd=0,
+        verdict=verdict,
+        agrees=verdict in _AGREE,
     )
 
 
 def _verdict(held: HeldForTrial, billed: int | None) -> str:
     if billed is None:
-        return "not on the bill: exports lag by a day or more"
-    difference = billed - held.cost_micro_usd
+        return _NOT_YET
+    verdict = _compared(billed - held.cost_micro_usd)
+    cheaper_spot = verdict == _CHEAPER and held.capacity_type == "spot"
+    return "cheaper as spot" if cheaper_spot else verdict
+
+
+def _compared(difference: int) -> str:
+    """What it means that the bill has so much more."""
     if abs(difference) <= TOLERATED_MICRO_USD:
         return "same"
-    if difference < 0 and held.capacity_type == "spot":
-        return "cheaper as spot"
-    return "dearer than counted" if difference > 0 else "cheaper than counted"
+    return "dearer than counted" if difference > 0 else _CHEAPER
 
 
 def _columns(names: Iterable[str], path: Path) -> ExportColumns:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from spotline.adapters.clouds.aws.api import AwsApi, BotoApi
 from spotline.adapters.clouds.aws.calling import AwsReader
-from spotline.adapters.clouds.aws.calls import INTERRUPTING, OBSERVING
+from spotline.adapters.clouds.aws.calls import BILLING, INTERRUPTING
 from spotline.adapters.clouds.aws.certify.exports import read_export, reconciled
 from spotline.adapters.clouds.aws.certify.losing import LosingApi
 from spotline.adapters.clouds.aws.certify.record import read_held
@@ -35,7 +35,7 @@ async def opened_trial(
     ConfigError
         There is no such offering, or no price of it is known, so that nothing could be judged.
     """
-    reader, wall = ApiReader(settings, {**OBSERVING, **INTERRUPTING}), SystemWall()
+    reader, wall = ApiReader(settings, {**BILLING, **INTERRUPTING}), SystemWall()
     api = BotoApi(settings)
     try:
         offering, price = await chosen_offering(settings, plan, reader, wall.now_ns())

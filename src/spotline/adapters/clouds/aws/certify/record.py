@@ -10,6 +10,9 @@ from typing import Any
 from spotline.adapters.clouds.aws.certify.budget import LEAST_BILLED_S
 from spotline.application.cloud_checks import CheckOutcome, CloudCheck
 from spotline.contracts.errors import ContractError
+from spotline.domain.ledger.billing_rules import BilledLife
+from spotline.domain.ledger.disk_bill import disk_cost_micro_usd
+from spotline.domain.market.offering import CapacityType, Disks
 from spotline.domain.units import NS_PER_S, cost_micro_usd, usd_from_micro_usd, utc_iso
 
 VERSION = 1
@@ -19,7 +22,8 @@ VERSION = 1
 class HeldForTrial:
     """An instance that was held: market time, 0 where it was not seen to begin or end.
 
-    `price_micro_usd` is the list price; of spot it is the most that it can have cost.
+    `price_micro_usd` is the list price; of spot it is the most that it can have cost. `volume_ids`
+    are its disks, as far as they were seen; `disks` is what they cost.
     """
 
     instance_id: str
@@ -28,6 +32,8 @@ class HeldForTrial:
     began_ns: int
     ended_ns: int = 0
     price_micro_usd: int = 0
+    disks: Disks | None = None
+    volume_ids: tuple[str, ...] = ()
 
     @property
     def held_s(self) -> int:
@@ -37,8 +43,16 @@ class HeldForTrial:
 
     @property
     def cost_micro_usd(self) -> int:
-        """What it costs by our count."""
+        """What it costs by our count, without its disks."""
         return cost_micro_usd(self.price_micro_usd, 1, self.held_s)
+
+    @property
+    def disk_micro_usd(self) -> int:
+        """What its disks cost by our count."""
+        begin_s = self.began_ns // NS_PER_S
+        kind = CapacityType(self.capacity_type)
+        life = BilledLife(capacity_type=kind, begin_s=begin_s, end_s=begin_s + self.held_s)
+        return disk_cost_micro_usd(self.disks, life)
 
     def ended(self, at_ns: int) -> HeldForTrial:
         """The same, ended; the first word counts."""
@@ -61,7 +75,7 @@ class TrialRecord:
     @property
     def cost_micro_usd(self) -> int:
         """What everything cost by our count; an upper bound where spot is in it."""
-        return sum(each.cost_micro_usd for each in self.held)
+        return sum(each.cost_micro_usd + each.disk_micro_usd for each in self.held)
 
     def as_json(self) -> dict[str, Any]:
         """The report as plain values."""
@@ -76,7 +90,12 @@ class TrialRecord:
             "cost_micro_usd": self.cost_micro_usd,
             "checks": [check.as_json() for check in self.checks],
             "instances": [
-                {**asdict(each), "held_s": each.held_s, "cost_micro_usd": each.cost_micro_usd}
+                {
+                    **asdict(each),
+                    "held_s": each.held_s,
+                    "cost_micro_usd": each.cost_micro_usd,
+                    "disk_micro_usd": each.disk_micro_usd,
+                }
                 for each in self.held
             ],
         }
@@ -100,12 +119,13 @@ class TrialRecord:
                 for check in self.checks
             ),
             "",
-            "| instance | bought | held, s | list price, USD/h | cost at most, USD |",
-            "|---|---|---|---|---|",
+            "| instance | bought | held, s | list price, USD/h | cost at most, USD | disks, USD |",
+            "|---|---|---|---|---|---|",
             *(
                 f"| {each.instance_id} | {each.capacity_type} | {each.held_s} "
                 f"| {usd_from_micro_usd(each.price_micro_usd):g} "
-                f"| {usd_from_micro_usd(each.cost_micro_usd):.6f} |"
+                f"| {usd_from_micro_usd(each.cost_micro_usd):.6f} "
+                f"| {usd_from_micro_usd(each.disk_micro_usd):.6f} |"
                 for each in self.held
             ),
             "",
@@ -148,9 +168,18 @@ def _held(row: Any, where: str) -> HeldForTrial:
             began_ns=int(row["began_ns"]),
             ended_ns=int(row["ended_ns"]),
             price_micro_usd=int(row["price_micro_usd"]),
+            # Reports of before know of no disks.
+            disks=_disks(row.get("disks")),
+            volume_ids=tuple(map(str, row.get("volume_ids", ()))),
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ContractError(where, f"expected an instance that was held, found {row!r}") from error
+
+
+def _disks(said: Any) -> Disks | None:
+    if said is None:
+        return None
+    return Disks(gb=int(said["gb"]), micro_usd_per_gb_month=int(said["micro_usd_per_gb_month"]))
 
 
 def _cell(text: str) -> str:

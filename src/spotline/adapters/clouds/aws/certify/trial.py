@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
 from spotline.adapters.clouds.aws.api import AwsPlace
 from spotline.adapters.clouds.aws.calling import AwsReader
 from spotline.adapters.clouds.aws.certify.budget import TrialBudget
 from spotline.adapters.clouds.aws.certify.interruption import interrupted
+from spotline.adapters.clouds.aws.certify.looks import ended, of_token, runs
 from spotline.adapters.clouds.aws.certify.record import HeldForTrial, TrialRecord
+from spotline.adapters.clouds.aws.certify.volumes import volumes_of
 from spotline.adapters.clouds.aws.feeds.feed import FeedWall
 from spotline.adapters.clouds.aws.feeds.offerings import market_offering
 from spotline.adapters.clouds.aws.settings import AwsOffering
@@ -101,7 +103,8 @@ class TrialPlan:
         return TrialBudget(
             launches=INTERRUPTED_LAUNCHES if self.interruption_role else LAUNCHES,
             lease_s=self.lease_s,
-            price_micro_usd=self.price_micro_usd,
+            price_micro_usd=self.price_micro_usd
+            + market_offering(self.offering).disk_micro_usd_per_hour,
         )
 
 
@@ -189,6 +192,7 @@ class AwsTrial:
         where = self._plan.offering.offering_id
         try:
             said = await work
+            await self._see_volumes()
         except NotShown as error:
             step = "see what AWS said, put it right, and certify again"
             self._checks.append(failed(name, where, str(error), step))
@@ -205,7 +209,7 @@ class AwsTrial:
         (instance_id,) = self._hold(grant, CapacityType.ON_DEMAND)
         began_ns = self._now_ns()
         shown = await self._until(cloud, lambda found: found.get(instance_id))
-        running = await self._until(cloud, _runs(instance_id))
+        running = await self._until(cloud, runs(instance_id))
         waited_s = (self._now_ns() - began_ns) // NS_PER_S
         return f"{shown.instance_id} is {running.state.value} after {waited_s} s, with our tags"
 
@@ -232,7 +236,7 @@ class AwsTrial:
             self._hold(grant, CapacityType.ON_DEMAND)
             raise NotShown("the launch was answered although its answer was dropped")
         except UnknownOutcome:
-            found = await self._until(losing, _of_token(request.token))
+            found = await self._until(losing, of_token(request.token))
         finally:
             losing.close()
         self._note(found.instance_id, CapacityType.ON_DEMAND)
@@ -255,7 +259,8 @@ class AwsTrial:
             )
         grant = await self._granted(cloud, "interrupted", CapacityType.SPOT)
         (instance_id,) = self._hold(grant, CapacityType.SPOT)
-        await self._until(cloud, _runs(instance_id))
+        await self._until(cloud, runs(instance_id))
+        await self._see_volumes()
         arn = f"arn:aws:ec2:{plan.offering.region}:{plan.account_id}:instance/{instance_id}"
         async with interrupted(
             self._reader,
@@ -419,7 +424,7 @@ class AwsTrial:
             await self._wall.sleep(self._plan.poll_s)
 
     async def _seen_ended(self, cloud: TrialCloud, instance_id: str) -> None:
-        await self._until(cloud, _ended(instance_id))
+        await self._until(cloud, ended(instance_id))
         # AWS shows it no more within an hour.
         self._over.add(instance_id)
 
@@ -439,8 +444,26 @@ class AwsTrial:
                 capacity_type=kind.value,
                 began_ns=self._now_ns(),
                 price_micro_usd=self._plan.price_micro_usd,
+                disks=self._offering.disks,
             ),
         )
+
+    async def _see_volumes(self) -> None:
+        """Note the volumes of what is held: an export has their lines by their own ids."""
+        unseen = [
+            each.instance_id
+            for each in self._held.values()
+            if each.disks is not None and not each.volume_ids and not each.ended_ns
+        ]
+        if not unseen:
+            return
+        try:
+            found = await volumes_of(self._reader, self._site, unseen)
+        except ProviderUnavailable:
+            # What was not seen is said where the bill is compared.
+            return
+        for instance_id, ids in found.items():
+            self._held[instance_id] = replace(self._held[instance_id], volume_ids=ids)
 
     def _end(self, instance_id: str) -> None:
         self._held[instance_id] = self._held[instance_id].ended(self._now_ns())
@@ -458,29 +481,3 @@ class NotTried(Exception):
     def __init__(self, why: str, next_step: str = "") -> None:
         super().__init__(why)
         self.next_step = next_step
-
-
-def _runs(instance_id: str) -> Callable[[Mapping[str, Instance]], Instance | None]:
-    return _in_state(instance_id, InstanceState.RUNNING)
-
-
-def _ended(instance_id: str) -> Callable[[Mapping[str, Instance]], Instance | None]:
-    # AWS shows an ended instance for about an hour: one that is not shown proves nothing.
-    return _in_state(instance_id, InstanceState.ENDED)
-
-
-def _in_state(
-    instance_id: str, state: InstanceState
-) -> Callable[[Mapping[str, Instance]], Instance | None]:
-    def seen(found: Mapping[str, Instance]) -> Instance | None:
-        instance = found.get(instance_id)
-        return instance if instance and instance.state is state else None
-
-    return seen
-
-
-def _of_token(token: str) -> Callable[[Mapping[str, Instance]], Instance | None]:
-    def seen(found: Mapping[str, Instance]) -> Instance | None:
-        return next((each for each in found.values() if each.token == token), None)
-
-    return seen

@@ -1,7 +1,7 @@
 """What a launch costs beside its instance: NAT, traffic between zones, disks.
 
-Prices are list prices of us-east-1 and differ elsewhere; they are estimates for a person, and no
-decision or bill of Spotline's is made from them.
+Prices are list prices of us-east-1 and differ elsewhere; they are estimates for a person. Bills and
+decisions count disks as an offering states them.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from spotline.adapters.clouds.aws.doctor.looking import Look, Unread
 from spotline.adapters.clouds.aws.doctor.templates import TemplateFacts
 from spotline.adapters.clouds.aws.settings import AwsOffering
 from spotline.application.cloud_checks import CloudCheck, left_open, ok, warning
+from spotline.domain.market.offering import HOURS_PER_MONTH, Disks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +32,6 @@ class TrafficPrices:
     disk_usd_per_gb_month: float = 0.08
 
 
-HOURS_PER_MONTH = 730
 # Above this a launch should not pull its image through a NAT.
 _DEAR_USD = 0.25
 _PRICES = TrafficPrices()
@@ -42,7 +42,7 @@ async def check_costs(
 ) -> list[CloudCheck]:
     """Estimate what one launch costs beside the instance; `image_gb` is pulled by each."""
     name, where = "costs", offering.offering_id
-    checks = [_disks(where, found)]
+    checks = [_disks(where, found, offering.disks)]
     if not found.subnet_id or not found.vpc_id:
         return [*checks, left_open(name, where, "the way out of its subnet is not known")]
     look = Look(reader, name, site)
@@ -95,12 +95,28 @@ def _pull(where: str, nat: str, image_gb: float, *, across: bool) -> CloudCheck:
     return warning("costs", where, said, step) if usd >= _DEAR_USD else ok("costs", where, said)
 
 
-def _disks(where: str, found: TemplateFacts) -> CloudCheck:
+def _disks(where: str, found: TemplateFacts, stated: Disks | None) -> CloudCheck:
+    """Whether what bills and decisions count is what the template makes."""
+    if stated is not None:
+        usd = stated.micro_usd_per_hour / 1e6
+        said = f"disks of {stated.gb} GB are counted with {usd:.4f} USD an hour"
+        if found.disk_gb is None:
+            return left_open("costs", where, f"{said}; what the template makes is not known")
+        if found.disk_gb == stated.gb:
+            return ok("costs", where, said)
+        return warning(
+            "costs",
+            where,
+            f"{said}, but the template and its image make {found.disk_gb} GB",
+            f"state disk_gb: {found.disk_gb} of the offering",
+        )
     if found.disk_gb is None:
         return left_open("costs", where, "the size of its disks is not known")
     usd = found.disk_gb * _PRICES.disk_usd_per_gb_month / HOURS_PER_MONTH
-    return ok(
+    return warning(
         "costs",
         where,
-        f"disks of {found.disk_gb} GB cost {usd:.4f} USD an hour (gp3, list price of us-east-1)",
+        f"disks of {found.disk_gb} GB cost {usd:.4f} USD an hour (gp3, list price of us-east-1), "
+        "and no bill, limit or decision counts them",
+        f"state disk_gb: {found.disk_gb} and disk_usd_per_gb_month of the offering",
     )

@@ -82,6 +82,9 @@ def sites_of(settings: AwsSettings) -> Iterator[tuple[AwsPlace, list[AwsOffering
     """The accounts and regions with their offerings, in order."""
     found: dict[AwsPlace, list[AwsOffering]] = {}
     for offering in sorted(settings.offerings, key=lambda each: each.offering_id):
+        if offering.savings_plan is not None:
+            # It is launched as the offering beside it is.
+            continue
         found.setdefault(AwsPlace(offering.account, offering.region), []).append(offering)
     for site in sorted(found):
         yield site, found[site]

@@ -27,4 +27,5 @@ def market_offering(offering: AwsOffering) -> Offering:
         notice_lead_s=0,
         reservation=offering.reservation,
         billing=AWS_BILLING,
+        disks=offering.disks,
     )

@@ -1,0 +1,380 @@
+"""What needs a person, worst first, each with what to do next: the red list."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from itertools import groupby
+
+from spotline.application.board.messages import JobFlag
+from spotline.application.operations.messages import SpendUse
+from spotline.application.operations.spending import limits_in_force
+from spotline.application.page.about import About
+from spotline.application.page.fleet import Refusal
+from spotline.application.page.jobs import JobRow
+from spotline.application.page.state import PageState
+from spotline.domain.limits.freezes import Freeze, FreezeScope
+from spotline.domain.units import NS_PER_S, PPM
+
+HOUR_NS = 3_600 * NS_PER_S
+NEAR_PPM = 800_000
+"""From which share of a limit on it is shown."""
+
+_STALE_SLOTS, _STALE_LEAST_S = 3, 900
+
+
+class TroubleKind(Enum):
+    """What it is about, in the order in which they are shown."""
+
+    AT_RISK = "job at risk"
+    STALLED = "program stalled"
+    FROZEN = "buying stopped"
+    DISAGREEMENT = "log, ledger, cloud differ"
+    ORPHAN = "instance without a job"
+    NOTICE = "open notice"
+    STALE_FEED = "old quotes"
+    SET_ASIDE = "price not believed"
+    AT_LIMIT = "at a limit"
+    LIMIT_NEAR = "limit near"
+    REFUSED = "launches refused"
+    PARKED = "parked entry"
+
+
+_BAD = frozenset(
+    {
+        TroubleKind.AT_RISK,
+        TroubleKind.STALLED,
+        TroubleKind.FROZEN,
+        TroubleKind.DISAGREEMENT,
+        TroubleKind.ORPHAN,
+        TroubleKind.AT_LIMIT,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trouble:
+    """Something to look at.
+
+    `what` says what it is about, `path` is that thing's page (empty: none), `why` what is known of
+    it, `next` what to do; `command` is the command that does it, empty for none. `ends_ns` is when
+    it ends by itself, `since_ns` since when it is so, both of market time (0: not known).
+    """
+
+    kind: TroubleKind
+    key: str
+    what: str
+    why: str
+    next: str
+    path: str = ""
+    command: str = ""
+    since_ns: int = 0
+    ends_ns: int = 0
+
+    @property
+    def bad(self) -> bool:
+        """Whether it costs a deadline or money if nobody looks; else it is only to be known."""
+        return self.kind in _BAD
+
+
+def troubles(
+    state: PageState, rows: Sequence[JobRow], about: About, tenant: str = ""
+) -> tuple[Trouble, ...]:
+    """All that needs a look at the state's place in the log.
+
+    Parameters
+    ----------
+    rows
+        The jobs that the caller may see, over or not.
+    tenant
+        Whose things alone are told; empty: everybody's, and the system's own.
+    """
+    found = [
+        *_of_jobs(rows),
+        *_freezes(state, tenant),
+        *_notices(state, tenant),
+        *_stale(state),
+        *_set_aside(state),
+        *_limits(state, rows, about, tenant),
+        *_refused(state, tenant),
+    ]
+    if not tenant:
+        found += [*_disagreements(state), *_orphans(state), *_parked(state)]
+    order = {kind: place for place, kind in enumerate(TroubleKind)}
+    return tuple(sorted(found, key=lambda trouble: order[trouble.kind]))
+
+
+def _of_jobs(rows: Sequence[JobRow]) -> Iterator[Trouble]:
+    for row in rows:
+        view, path = row.view, f"/jobs/{row.job_id}"
+        if JobFlag.AT_RISK in view.flags:
+            yield Trouble(
+                kind=TroubleKind.AT_RISK,
+                key=row.job_id,
+                what=row.name,
+                why=_why_at_risk(row),
+                next="see what it waits for; give it a later deadline, or on-demand now",
+                command=f"spotline update {row.job_id[:8]} --deadline ...",
+                path=path,
+                since_ns=view.since_ns,
+            )
+        if JobFlag.STALLED in view.flags:
+            yield Trouble(
+                kind=TroubleKind.STALLED,
+                key=row.job_id,
+                what=row.name,
+                why="it holds instances, and its program has said nothing for too long",
+                next="read the program's own log; restart it, or cancel the job",
+                command=f"spotline cancel {row.job_id[:8]}",
+                path=path,
+                since_ns=view.last_report_ns or view.since_ns,
+            )
+
+
+def _why_at_risk(row: JobRow) -> str:
+    view, said = row.view, []
+    if view.slack_s < 0:
+        hours = -view.slack_s / 3_600
+        said.append(f"on-demand alone, begun now, would be {hours:.1f} h late")
+    if view.outlook is not None:
+        said.append(f"{view.outlook.on_time_probability_ppm * 100 / PPM:.1f} % likely on time")
+    return "; ".join((*said, view.why)) if view.why else "; ".join(said)
+
+
+def _freezes(state: PageState, tenant: str) -> Iterator[Trouble]:
+    for freeze in state.jobs.operations.freezes:
+        if _concerns(freeze, state, tenant):
+            scope = "everything" if freeze.scope is FreezeScope.SYSTEM else freeze.scope.value
+            of_kind = (
+                freeze.capacity_type.value.replace("_", "-") if freeze.capacity_type else "all"
+            )
+            yield Trouble(
+                kind=TroubleKind.FROZEN,
+                key=freeze.freeze_id,
+                what=f"{scope} {freeze.key}".strip(),
+                why=f"{of_kind} purchases, {freeze.reason.value.replace('_', ' ')}: {freeze.detail}",
+                next="continue when its reason is gone"
+                if freeze.continue_with
+                else "nothing: it ends when its reason is gone",
+                command=freeze.continue_with,
+                path="" if tenant else "/system",
+                since_ns=freeze.ts_event_ns,
+            )
+
+
+def _concerns(freeze: Freeze, state: PageState, tenant: str) -> bool:
+    match freeze.scope:
+        case FreezeScope.TENANT:
+            return tenant in ("", freeze.key)
+        case FreezeScope.JOB:
+            return tenant in ("", state.jobs.tenant_of(freeze.key))
+        case _:
+            return True
+
+
+def _notices(state: PageState, tenant: str) -> Iterator[Trouble]:
+    notices = sorted(
+        (n for n in state.fleet.notices.values() if tenant in ("", n.tenant)),
+        key=lambda n: (n.ends_ns, n.job_id, n.offering_id, n.instance_id),
+    )
+    for (job_id, offering_id, ends_ns), group in groupby(
+        notices, key=lambda n: (n.job_id, n.offering_id, n.ends_ns)
+    ):
+        same = list(group)
+        yield Trouble(
+            kind=TroubleKind.NOTICE,
+            key=f"{job_id}-{same[0].instance_id}",
+            what=_name(state, job_id),
+            why=f"{len(same)} in {offering_id} will be taken back",
+            next="nothing: it saves, and moves or waits",
+            path=f"/jobs/{job_id}",
+            since_ns=same[0].noticed_ns,
+            ends_ns=ends_ns,
+        )
+
+
+def _stale(state: PageState) -> Iterator[Trouble]:
+    opened = state.jobs.recent.opened
+    if opened is None:
+        return
+    oldest_s = max(_STALE_SLOTS * opened.slot_s, _STALE_LEAST_S)
+    accounts = {o.offering_id: o.account_key for o in state.jobs.recent.offerings}
+    ages: dict[str, list[int]] = {}
+    for quoted in opened.quotes:
+        account = accounts.get(quoted.quote.offering_id, "no account")
+        ages.setdefault(account, []).append(quoted.age_s)
+    for account, of_account in sorted(ages.items()):
+        old = [age_s for age_s in of_account if age_s > oldest_s]
+        if old:
+            dead = len(old) == len(of_account)
+            yield Trouble(
+                kind=TroubleKind.STALE_FEED,
+                key=account,
+                what=account,
+                why=f"{len(old)} of {len(of_account)} quotes are older than {oldest_s // 60} min, "
+                f"the oldest {max(old) / 3_600:.1f} h" + ("; the whole feed is silent" * dead),
+                next="see whether the provider answers, and its credentials",
+                command="spotline status",
+                path="/market",
+                since_ns=opened.ts_event_ns - max(old) * NS_PER_S,
+            )
+
+
+def _set_aside(state: PageState) -> Iterator[Trouble]:
+    for offering_id, event in sorted(state.fleet.set_aside.items()):
+        yield Trouble(
+            kind=TroubleKind.SET_ASIDE,
+            key=offering_id,
+            what=offering_id,
+            why=event.detail or f"{event.field} lies outside what is believed",
+            next="compare with the provider's own page; the last believed price stands",
+            path="/market",
+            since_ns=event.quote.ts_event_ns,
+        )
+
+
+def _limits(
+    state: PageState, rows: Sequence[JobRow], about: About, tenant: str
+) -> Iterator[Trouble]:
+    names = {row.job_id: row.name for row in rows}
+    at_limit = state.jobs.spending.at_limit
+    for job_id in sorted(at_limit.keys() & names.keys()):
+        reached = at_limit[job_id]
+        yield Trouble(
+            kind=TroubleKind.AT_LIMIT,
+            key=job_id,
+            what=names[job_id],
+            why=f"{reached.limit}: {reached.action.value.replace('_', ' ')}. {reached.detail}".strip(),
+            next="raise its budget or its value, or let it end",
+            command=f"spotline update {job_id[:8]} --budget-usd ...",
+            path=f"/jobs/{job_id}",
+            ends_ns=reached.until_ns,
+        )
+    for row in rows:
+        money = row.view.money
+        used_ppm = _share_ppm(money.spent_micro_usd, money.budget_micro_usd or None)
+        if used_ppm >= NEAR_PPM and not row.view.phase.over and row.job_id not in at_limit:
+            yield Trouble(
+                kind=TroubleKind.LIMIT_NEAR,
+                key=f"budget-{row.job_id}",
+                what=row.name,
+                why=f"{used_ppm * 100 // PPM} % of its budget of "
+                f"${money.budget_micro_usd / 1e6:,.2f} is spent",
+                next="raise its budget before it stops",
+                command=f"spotline update {row.job_id[:8]} --budget-usd ...",
+                path=f"/jobs/{row.job_id}",
+            )
+    for use in spend_uses(state, about):
+        used_ppm = _share_ppm(use.used_micro_usd, use.limit_micro_usd)
+        if used_ppm >= NEAR_PPM and (not tenant or use.tenant == tenant):
+            whose = use.tenant or use.what
+            yield Trouble(
+                kind=TroubleKind.LIMIT_NEAR,
+                key=f"{use.what}-{use.tenant}-{use.span}",
+                what=f"{whose}, a {use.span}",
+                why=f"${use.used_micro_usd / 1e6:,.2f} of "
+                f"${(use.limit_micro_usd or 0) / 1e6:,.2f} a {use.span} is spent "
+                f"({used_ppm * 100 // PPM} %)",
+                next="raise the limit where this is meant; nothing is bought beyond it",
+                command="spotline limits show",
+                path="/money",
+            )
+
+
+def spend_uses(state: PageState, about: About) -> tuple[SpendUse, ...]:
+    """What is used of the limits on spending; nothing where the options are not known."""
+    if about.selector is None:
+        return ()
+    jobs = state.jobs
+    held = jobs.held_in_pools()
+    return limits_in_force(jobs.spending, about.selector, state.clock(), held).uses
+
+
+def _share_ppm(used: int, most: int | None) -> int:
+    return 0 if not most else used * PPM // most
+
+
+_AFTER_REFUSAL = {
+    "no_capacity": "nothing: other places and on-demand are tried; look at the market",
+    "quota": "ask the provider for a higher quota, or lower what jobs may hold",
+    "unsupported": "take the offering out of the market: this account cannot launch it",
+    "unauthorised": "give the role the permission that the provider names",
+    "throttled": "nothing: calls are spread out; lasting, ask for a higher rate",
+    "server": "nothing: it is tried again; lasting, see the provider's status page",
+    "network": "see whether the provider can be reached from here",
+    "token_mismatch": "stop a second actuator with the same store, if there is one",
+    "unknown_outcome": "nothing: what was launched is found again by its tag",
+    "limit": "raise the limit where this is meant",
+}
+
+
+def _refused(state: PageState, tenant: str) -> Iterator[Trouble]:
+    recent = state.fleet.refused_since(state.now_ns - HOUR_NS, tenant)
+    by_class: dict[str, list[Refusal]] = {}
+    for refusal in recent:
+        by_class.setdefault(refusal.refusal_class, []).append(refusal)
+    for name, group in sorted(by_class.items(), key=lambda item: (-len(item[1]), item[0])):
+        places = sorted({refusal.offering_id for refusal in group})
+        more = f" and {len(places) - 3} more" if len(places) > 3 else ""
+        jobs = len({refusal.job_id for refusal in group})
+        yield Trouble(
+            kind=TroubleKind.REFUSED,
+            key=name or "unknown",
+            what=name.replace("_", " ") or "no class",
+            why=f"{len(group)} in the last hour, of {jobs} job{'s' * (jobs != 1)}, in "
+            f"{', '.join(places[:3])}{more}; last: {group[-1].detail}",
+            next=_AFTER_REFUSAL.get(name, "read the provider's words"),
+            path="/market",
+            since_ns=group[0].at_ns,
+        )
+
+
+def _disagreements(state: PageState) -> Iterator[Trouble]:
+    checked = state.jobs.operations.agreement
+    for place, found in enumerate(() if checked is None else checked.disagreements):
+        yield Trouble(
+            kind=TroubleKind.DISAGREEMENT,
+            key=f"{place}-{found.kind.value}",
+            what=f"{found.kind.value.replace('_', ' ')}: {found.scope.value} {found.key}".strip(),
+            why=found.detail,
+            next="decide which of them is right"
+            if found.continue_with
+            else "nothing: it mends itself",
+            command=found.continue_with,
+            path="/system",
+            since_ns=0 if checked is None else checked.ts_event_ns,
+        )
+
+
+def _orphans(state: PageState) -> Iterator[Trouble]:
+    for instance_id, orphan in sorted(state.jobs.operations.orphans.items()):
+        yield Trouble(
+            kind=TroubleKind.ORPHAN,
+            key=instance_id,
+            what=instance_id,
+            why=f"in {orphan.offering_id}: {orphan.detail}",
+            next="end it, unless somebody knows what it is",
+            command=f"spotline orphans reap {instance_id}",
+            path="/system",
+            since_ns=orphan.ts_event_ns,
+            ends_ns=orphan.reap_after_ns,
+        )
+
+
+def _parked(state: PageState) -> Iterator[Trouble]:
+    for (service, event_id), parked in state.jobs.operations.parked.items():
+        yield Trouble(
+            kind=TroubleKind.PARKED,
+            key=f"{service}-{event_id}",
+            what=f"{service}, {parked.kind}",
+            why=f"entry {parked.seq:,}: {parked.error}",
+            next="retry it when its cause is gone, or drop it",
+            command=f"spotline parked retry {service} {event_id[:12]}",
+            path="/system",
+        )
+
+
+def _name(state: PageState, job_id: str) -> str:
+    status = state.jobs.statuses.get(job_id)
+    return job_id[:8] if status is None else status.job.name or job_id[:8]

@@ -1,0 +1,38 @@
+"""The pages as the browser visits them: a line for each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+EVERY, ENDED, EMPTY = "every-member", "ended-market", "empty-market"
+CUT, CUT_AT = "cut", 9
+"""The first log as it was at the end of that slot."""
+
+
+@dataclass(frozen=True)
+class PageCase:
+    """A page to visit: of which log, and words that it must show."""
+
+    name: str
+    path: str
+    says: tuple[str, ...]
+    log: str = EVERY
+
+
+CASES = (
+    PageCase("now", "/", ("Needs a look", "job at risk", "Slack of open jobs")),
+    PageCase("now-past", "/?at=3", ("Now", "as it was at the end of slot 3")),
+    PageCase("now-good", "/", ("Nothing needs you",), log=EMPTY),
+    PageCase("now-ended", "/", ("market ended",), log=ENDED),
+    PageCase("jobs", "/jobs", ("it runs", "P(on time)")),
+    PageCase("jobs-filtered", "/jobs?phase=missed", ("2 of 15 jobs",)),
+    PageCase("jobs-none", "/jobs?text=nothing-like-it", ("No job is like that",)),
+    PageCase("jobs-empty", "/jobs", ("There is no job yet",), log=EMPTY),
+    PageCase("replay", "/replay", ("Verify this log", "Run it again")),
+    PageCase("system", "/system", ("Parked entries", "made for tests", "i-orphan")),
+    PageCase("system-empty", "/system", ("Nothing stops buying",), log=EMPTY),
+    PageCase("refused", "/jobs?phase=nonsense", ("expected one of waiting",)),
+)
+
+SHORT = ("now", "jobs", "system", "replay")
+"""What `make test-web SHORT=1` visits."""

@@ -1,0 +1,130 @@
+"""Every page in a browser: it shows what it should, to everybody, in any light and width."""
+
+import os
+import re
+
+import pytest
+
+from spotline.application.board.messages import JobPhase
+from spotline.application.page.trouble import TroubleKind
+from spotline.domain.events.capacity import RefusalClass
+from spotline.domain.limits.freezes import FreezeReason
+from tests.web.cases import CASES, CUT, CUT_AT, ENDED, EVERY, SHORT
+from tests.web.conftest import shot
+
+SHORT_ONLY = bool(os.environ.get("SPOTLINE_WEB_SHORT"))
+VISITED = [case for case in CASES if not SHORT_ONLY or case.name in SHORT]
+by_name = pytest.mark.parametrize("case", VISITED, ids=lambda case: case.name)
+
+# The widest that a page may be beyond its window: a body that scrolls sideways is a page that breaks.
+_SCROLLS = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
+_UNDRAWN = """() => [...document.querySelectorAll('figure.chart')]
+    .filter((figure) => figure.querySelector('.plot') && !figure.querySelector('canvas'))
+    .map((figure) => figure.id)"""
+
+
+def violations(page):
+    """What axe says against a page, a line each."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    found = Axe().run(page).response["violations"]
+    return [
+        f"{rule['id']}: {node['target']} {node['failureSummary']}"
+        for rule in found
+        for node in rule["nodes"]
+    ]
+
+
+@by_name
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_page_is_sound(served, visits, case, dark):
+    page = visits.open(served(case.log) + case.path, dark=dark)
+    text = page.inner_text("body")
+    for words in case.says:
+        assert words in text
+    assert page.evaluate(_UNDRAWN) == []
+    assert page.evaluate(_SCROLLS) <= 0
+    shot(page, f"{case.name}-{'dark' if dark else 'light'}")
+    assert violations(page) == []
+
+
+@by_name
+def test_page_fits_a_telephone(served, visits, case):
+    page = visits.open(served(case.log) + case.path, width=390, height=844)
+    assert page.evaluate(_SCROLLS) <= 0
+    shot(page, f"{case.name}-390")
+
+
+@pytest.mark.parametrize("phase", JobPhase, ids=lambda phase: phase.value)
+def test_every_phase_is_shown(served, visits, phase):
+    log = ENDED if phase is JobPhase.MARKET_ENDED else EVERY
+    page = visits.open(f"{served(log)}/jobs?phase={phase.value}")
+    shown = page.locator("tbody .phase")
+    assert shown.count() >= 1
+    assert set(shown.all_inner_texts()) == {phase.value.replace("_", " ")}
+
+
+def test_everything_that_needs_a_look_is_shown(served, visits):
+    page = visits.open(served(EVERY) + "/")
+    kinds = {text.partition(" ")[2] for text in page.locator(".trouble").all_inner_texts()}
+    assert kinds == {kind.value for kind in TroubleKind}
+    text = page.inner_text(".red-list")
+    for member in (*RefusalClass, *FreezeReason):
+        assert member.value.replace("_", " ") in text
+
+
+@pytest.mark.parametrize("flag", ["at_risk", "stalled"])
+def test_every_flag_is_shown(served, visits, flag):
+    page = visits.open(f"{served(EVERY)}/jobs?flag={flag}")
+    assert flag.replace("_", " ") in page.locator("tbody .flag").all_inner_texts()
+
+
+@pytest.mark.parametrize("path", ["/", "/jobs", "/system"])
+def test_a_past_slot_is_the_log_that_ended_there(served, visits, path):
+    past = visits.open(f"{served(EVERY)}{path}?at={CUT_AT}")
+    ended = visits.open(served(CUT) + path)
+    assert _view(past) == _view(ended)
+
+
+def _view(page):
+    """What a page shows, whichever place its links lead on from."""
+    html = page.inner_html("#view")
+    html = re.sub(r'<input type="hidden" name="at"[^>]*>', "", html)
+    html = re.sub(r"<dl class=\"facts\">.*", "", html, flags=re.S)
+    html = re.sub(r"(\?|&amp;)at=\d+(&amp;)?", r"\1", html)
+    return re.sub(r"\?(?=\")", "", re.sub(r"\s+", " ", html))
+
+
+def test_the_same_place_gives_the_same_page_twice(served, visits):
+    address = f"{served(EVERY)}/?at=7"
+    assert visits.open(address).content() == visits.open(address).content()
+
+
+def test_keys_and_tabs_reach_everything(served, visits):
+    page = visits.open(served(EVERY) + "/jobs")
+    page.keyboard.press("?")
+    assert page.locator("#keys").is_visible()
+    page.keyboard.press("Escape")
+    assert not page.locator("#keys").is_visible()
+    wanted = page.evaluate(_FOCUSABLE)
+    reached = set()
+    page.evaluate("() => document.activeElement.blur()")
+    for _ in range(len(wanted) + 5):
+        page.keyboard.press("Tab")
+        reached.add(page.evaluate(_FOCUSED))
+    assert set(wanted) <= reached
+    page.keyboard.press("[")
+    page.wait_for_url(re.compile(r"at=\d+"))
+    page.keyboard.press("g")
+    page.keyboard.press("1")
+    page.wait_for_url(re.compile(r"/\?at=\d+$"))
+
+
+_NAMES = """window.nameOf ??= (element) => {
+  const all = [...document.querySelectorAll('a[href], button, input, select, summary, [tabindex="0"]')];
+  return all.indexOf(element);
+};"""
+_FOCUSABLE = f"""() => {{ {_NAMES}
+  return [...document.querySelectorAll('a[href], button, input:not([type=hidden]), select, summary, [tabindex="0"]')]
+    .filter((element) => element.checkVisibility()).map(nameOf); }}"""
+_FOCUSED = f"() => {{ {_NAMES} return nameOf(document.activeElement); }}"
