@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from spotline.adapters.page.acts_served import ACTS, ActPages, path_of
+from spotline.adapters.page.acts_served import ACTS, ActPages, act_path
 from spotline.adapters.page.job_text import job_of_text
 from spotline.application.allocator.messages import PlanAnswer, SubmissionReceipt
 from spotline.application.operations.messages import Paused
@@ -153,10 +153,10 @@ async def test_an_act_is_for_whom_its_method_is(act):
         "drop": "OperationsService/DropParked",
         "reap": "OperationsService/ReapOrphans",
     }[act.name]
-    row, own = GRPC_ACTIONS[f"/spotline.api.v1.{method}"], FORM_ACTIONS[f"POST {path_of(act)}"]
+    row, own = GRPC_ACTIONS[f"/spotline.api.v1.{method}"], FORM_ACTIONS[f"POST {act_path(act)}"]
 
     assert (own.roles, own.reach, own.does) == (row.roles, row.reach, row.does)
-    assert f"GET {path_of(act)}" in PAGE_ACTIONS
+    assert f"GET {act_path(act)}" in PAGE_ACTIONS
 
 
 # --- an act ---------------------------------------------------------------------------------------
@@ -278,7 +278,7 @@ async def test_the_list_of_acts_says_what_each_takes(site):
     browser = await site.signed_in("viewer")
     said = (await browser.get("/act")).body.decode()
 
-    assert all(path_of(act) in said for act in ACTS)
+    assert all(act_path(act) in said for act in ACTS)
     assert said.count("This takes the role") == len(ACTS)
 
 
