@@ -44,9 +44,8 @@ def down(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 async def eventually_known(spotline: AsyncClient) -> None:
     """Wait until there is a market to submit to."""
-    clocks = [(await spotline.market()).clock]
-    while clocks[-1] is None:
-        clocks.append((await spotline.market()).clock)
+    while (await spotline.market()).clock is None:
+        await asyncio.sleep(0.1)
 
 
 async def started_up(folder: Path) -> asyncio.subprocess.Process:

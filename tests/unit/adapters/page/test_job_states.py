@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import replace
 from enum import Enum
 
 import pytest
@@ -11,7 +13,8 @@ from spotline.adapters.page.making.decision import DecisionMaker
 from spotline.adapters.page.making.job import JobMaker
 from spotline.adapters.page.rendering import rendered
 from spotline.adapters.page.shell import Shell
-from spotline.adapters.page.sources import PageSources
+from spotline.adapters.page.sources import PageSources, StatusOutlooks
+from spotline.application.allocator.messages import JobStatus
 from spotline.application.explaining.messages import (
     AlternativeCut,
     BidOption,
@@ -24,12 +27,13 @@ from spotline.application.explaining.messages import (
 from spotline.application.page.decisions import DecisionMade
 from spotline.application.page.gantt import GLYPHS
 from spotline.application.page.holdings import MarkKind
+from spotline.application.page.jobs import job_row
 from spotline.application.page.state import PageState
 from spotline.application.page.words import said
 from spotline.domain.events.capacity import RefusalClass
 from spotline.domain.jobs.lot import Lot
 from spotline.domain.policies.answer import DecisionReason, SpotWorth
-from tests.fakes.eventful_job import JOB_ID, eventful_log
+from tests.fakes.eventful_job import JOB_ID, eventful_log, quote
 
 
 @pytest.fixture(scope="module")
@@ -173,3 +177,22 @@ def test_a_loss_without_notice_of_all_is_told_as_it_was(state: PageState) -> Non
     # The notice of i-1 was withdrawn: that instance went without one.
     assert (loss.instances, loss.noticed) == (2, 1)
     assert "1 of 2" in job_page(state)
+
+
+def test_what_is_expected_now_is_that_of_whoever_says_where_jobs_stand(state: PageState) -> None:
+    outlook = quote(3, state.now_ns)
+    view = replace(job_row(state, JOB_ID).view, outlook=outlook)
+
+    async def status(job_id: str) -> JobStatus:
+        return replace(state.jobs.statuses[job_id], view=view)
+
+    maker = JobMaker(PageSources(outlooks=StatusOutlooks(status)))
+    now = PageAsked(path="", params={"job_id": JOB_ID})
+    found = asyncio.run(maker.outlook_now(now))
+
+    assert found == {"outlook": outlook}
+    assert asyncio.run(maker.outlook_now(replace(now, at=3))) == {"outlook": None}
+    model = maker.page(state, now, found)
+    text = rendered("job.html", shell=Shell(path="/"), state=state, **model)
+    assert 'id="expected-now"' in text
+    assert 'hx-get="/jobs/e7e27fu1/outlook' not in text
