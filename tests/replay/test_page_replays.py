@@ -61,9 +61,12 @@ def test_jobs_stand_beside_what_they_were(log):
     found = beside(log, WhatIfAsked(rule="on_demand_only", on_demand_factor="2"))
     assert not found.problem
     assert found.changed == ("on-demand prices x 2",)
-    dear = {job.job_id: job.other_cost_micro_usd for job in found.compared}
     same = beside(log, WhatIfAsked(rule="on_demand_only"))
-    assert dear == {job.job_id: 2 * job.other_cost_micro_usd for job in same.compared}
+    assert same.compared
+    # Where it is dear, another place may be chosen: never more than twice as dear as where it was.
+    for dear, as_it_was in zip(found.compared, same.compared, strict=True):
+        once = as_it_was.other_cost_micro_usd
+        assert once < dear.other_cost_micro_usd <= 2 * once
     assert found.cost_micro_usd == same.cost_micro_usd
     for job in found.compared:
         assert job.more_micro_usd == job.other_cost_micro_usd - job.cost_micro_usd
