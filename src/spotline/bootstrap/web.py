@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -119,6 +120,8 @@ async def serve_recorded(
     try:
         reader = EventLogReader(log)
         await asyncio.to_thread(desk.read, _applied(reader))
+        # All that was folded stays: looking for garbage in it would double what a page costs.
+        gc.freeze()
         about = about_log(reader)
 
         async def told_of(asked: PageAsked) -> About:
