@@ -40,7 +40,7 @@ async def test_the_market_stands_until_a_job_comes_and_again_when_it_is_over(
         market=MARKET,
         store=tmp_path,
         ingest=IngestOptions(wait_for_work=True),
-        selector=SelectorOptions(rehearsals=2),
+        selector=SelectorOptions(rehearsals=0),
     )
     clock = IngestHandler(MARKET, options.ingest)
 

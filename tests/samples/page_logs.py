@@ -490,7 +490,7 @@ def empty_market() -> list[StoredEntry]:
     return log.entries
 
 
-def large(*, jobs: int = 500, of: int = 100, slots: int = 40) -> list[StoredEntry]:
+def large(*, jobs: int = 500, of: int = 100, slots: int = 12) -> list[StoredEntry]:
     """A log of so many jobs on so many offerings."""
     log = LogWriter(offerings(of))
     log.open()

@@ -82,7 +82,8 @@ class Served:
         self._log = log
         self._thread = threading.Thread(target=self._run, name=f"serve {log.name}")
         self._thread.start()
-        if not self._bound.wait(PATIENCE_S):
+        # A large log is folded first.
+        if not self._bound.wait(8 * PATIENCE_S):
             raise TimeoutError(f"{log} was not served")
 
     def _run(self):

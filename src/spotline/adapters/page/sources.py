@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeVar
 
 from spotline.adapters.page.desk import PageDesk, yield_to_others
-from spotline.application.allocator.messages import JobStatus
 from spotline.application.page.ports import Explainer, Outlooks
-from spotline.domain.jobs.outlook import JobOutlook
 
 T = TypeVar("T")
 
@@ -29,20 +27,6 @@ class Workbench:
     def close(self) -> None:
         """Work no more; waits for the piece at hand. Safe to repeat."""
         self._thread.shutdown(wait=True, cancel_futures=True)
-
-
-class StatusOutlooks:
-    """What is expected now by whoever says where jobs stand; of the past that says nothing."""
-
-    def __init__(self, status: Callable[[str], Awaitable[JobStatus]]) -> None:
-        self._status = status
-
-    async def outlook(self, job_id: str, at: int | None) -> JobOutlook | None:
-        """See `Outlooks`."""
-        if at is not None:
-            return None
-        view = (await self._status(job_id)).view
-        return None if view is None else view.outlook
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,8 +13,7 @@ from spotline.adapters.page.making.decision import DecisionMaker
 from spotline.adapters.page.making.job import JobMaker
 from spotline.adapters.page.rendering import rendered
 from spotline.adapters.page.shell import Shell
-from spotline.adapters.page.sources import PageSources, StatusOutlooks
-from spotline.application.allocator.messages import JobStatus
+from spotline.adapters.page.sources import PageSources
 from spotline.application.explaining.messages import (
     AlternativeCut,
     BidOption,
@@ -27,11 +26,11 @@ from spotline.application.explaining.messages import (
 from spotline.application.page.decisions import DecisionMade
 from spotline.application.page.gantt import GLYPHS
 from spotline.application.page.holdings import MarkKind
-from spotline.application.page.jobs import job_row
 from spotline.application.page.state import PageState
 from spotline.application.page.words import said
 from spotline.domain.events.capacity import RefusalClass
 from spotline.domain.jobs.lot import Lot
+from spotline.domain.jobs.outlook import JobOutlook
 from spotline.domain.policies.answer import DecisionReason, SpotWorth
 from tests.fakes.eventful_job import JOB_ID, eventful_log, quote
 
@@ -179,14 +178,19 @@ def test_a_loss_without_notice_of_all_is_told_as_it_was(state: PageState) -> Non
     assert "1 of 2" in job_page(state)
 
 
-def test_what_is_expected_now_is_that_of_whoever_says_where_jobs_stand(state: PageState) -> None:
+class Expecting:
+    """Expects the same as the quote, now; of the past it says nothing."""
+
+    def __init__(self, outlook: JobOutlook) -> None:
+        self._outlook = outlook
+
+    async def outlook(self, job_id: str, at: int | None, *, token: str = "") -> JobOutlook | None:
+        return self._outlook if at is None and job_id == JOB_ID else None
+
+
+def test_what_is_known_at_once_is_on_the_page_from_the_beginning(state: PageState) -> None:
     outlook = quote(3, state.now_ns)
-    view = replace(job_row(state, JOB_ID).view, outlook=outlook)
-
-    async def status(job_id: str) -> JobStatus:
-        return replace(state.jobs.statuses[job_id], view=view)
-
-    maker = JobMaker(PageSources(outlooks=StatusOutlooks(status)))
+    maker = JobMaker(PageSources(outlooks=Expecting(outlook)))
     now = PageAsked(path="", params={"job_id": JOB_ID})
     found = asyncio.run(maker.outlook_now(now))
 
