@@ -63,8 +63,9 @@ train-demo: setup-train ## train four small models for real, interrupted and res
 	@$(TRAIN_VENV)/bin/spotline train-demo $(ARGS)
 
 .PHONY: test
-test: setup ## the whole suite but the slow and e2e tests (ARGS=... for pytest; -n0 in one process)
-	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder $(ARGS)
+test: setup ## the whole suite but the slow and e2e tests (ARGS=... for pytest; PLANTS=1 with test-plants)
+	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder \
+		$(if $(PLANTS),-m "not e2e and not slow and not train and not web") $(ARGS)
 
 .PHONY: test-slow
 test-slow: setup ## the tests that take minutes, and the laws with other examples

@@ -100,16 +100,26 @@ def pytest_configure(config):
         share_kernels()
 
 
+def _is_plant(item):
+    return item.get_closest_marker("plants") is not None
+
+
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config, items):
-    """In workers, take files in turn from those that mostly wait and those that mostly compute."""
+    """In workers, take files in turn from those that mostly wait and those that mostly compute.
+
+    The planted bugs take longest, and are no tail when they come first.
+    """
     if not hasattr(config, "workerinput"):
         return
     files = {}
     for item in items:
         files.setdefault(item.path, []).append(item)
+    planted = [path for path, held in files.items() if any(map(_is_plant, held))]
     waiting = [path for path in files if {"integration", "replay"} & set(path.parts)]
-    computing = [path for path in files if path not in set(waiting)]
-    turns = itertools.chain.from_iterable(itertools.zip_longest(waiting, computing))
+    computing = [path for path in files if path not in {*waiting, *planted}]
+    mixed = itertools.chain.from_iterable(itertools.zip_longest(waiting, computing))
+    turns = [*planted, *mixed]
     items[:] = [item for path in turns if path is not None for item in files[path]]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import threading
+from pathlib import Path
 from typing import Any
 
 from numba.core import event
@@ -12,68 +13,49 @@ from numba.core.caching import Cache
 
 from spotline.bootstrap.planners import compile_planners
 
+_KERNELS = Path(__file__).resolve().parents[2] / "src" / "spotline" / "domain"
 
-class _OneCompilerAKernel(event.Listener, threading.local):
-    """Holds a lock of each kernel from when numba does not find it on disk until it is there.
 
-    A process that waited finds what the other one wrote, and nobody waits for another kernel.
-    Kernels wait for those that they call, which never call them, so no two processes wait for each
-    other. Locks end with their process.
+class _OneCompilerAtATime(event.Listener, threading.local):
+    """Holds a lock of the checkout from where numba misses a kernel on disk until it has compiled it.
+
+    A process that waited finds what the other one wrote; who finds all that it needs waits for
+    nobody. The lock is on the folder itself, so that nothing has to be removed, and ends with the
+    process.
     """
 
     def __init__(self) -> None:
         self._depth = 0
-        self._held: dict[str, int] = {}
+        self._folder = -1
 
-    def take(self, cache: Any) -> None:
-        path = _lock_of(cache)
-        if path not in self._held:
-            os.makedirs(cache.cache_path, exist_ok=True)
-            self._held[path] = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC)
-            fcntl.flock(self._held[path], fcntl.LOCK_EX)
-
-    def give(self, cache: Any) -> None:
-        if (held := self._held.pop(_lock_of(cache), None)) is not None:
-            os.close(held)
+    def take(self) -> None:
+        if self._folder < 0:
+            self._folder = os.open(_KERNELS, os.O_RDONLY | os.O_CLOEXEC)
+            fcntl.flock(self._folder, fcntl.LOCK_EX)
 
     def on_start(self, event: event.Event) -> None:
         self._depth += 1
 
     def on_end(self, event: event.Event) -> None:
         self._depth -= 1
-        if self._depth == 0:
-            # Of kernels that could not be compiled.
-            for held in self._held.values():
-                os.close(held)
-            self._held.clear()
-
-
-def _lock_of(cache: Any) -> str:
-    return f"{cache._cache_file._index_path}.lock"
+        if self._depth == 0 and self._folder >= 0:
+            os.close(self._folder)
+            self._folder = -1
 
 
 def share_kernels() -> None:
-    """Compile under locks from now on, in this process."""
-    locks, load, save = _OneCompilerAKernel(), Cache.load_overload, Cache.save_overload
+    """Compile under a lock from now on, in this process."""
+    lock, load = _OneCompilerAtATime(), Cache.load_overload
 
     def load_or_lock(cache: Any, signature: Any, target: Any) -> Any:
         found = load(cache, signature, target)
         if found is not None:
             return found
-        locks.take(cache)
-        found = load(cache, signature, target)
-        if found is not None:
-            locks.give(cache)
-        return found
+        lock.take()
+        return load(cache, signature, target)
 
-    def save_and_unlock(cache: Any, signature: Any, compiled: Any) -> None:
-        try:
-            save(cache, signature, compiled)
-        finally:
-            locks.give(cache)
-
-    event.register("numba:compiler_lock", locks)
-    Cache.load_overload, Cache.save_overload = load_or_lock, save_and_unlock
+    event.register("numba:compiler_lock", lock)
+    Cache.load_overload = load_or_lock
 
 
 def compile_kernels() -> None:
