@@ -320,7 +320,7 @@ def http_rows() -> list:
 async def test_a_cell_of_the_table_over_http(doors, name, token):
     action, caller = HTTP_ACTIONS[name], CALLERS.get(token)
     path = name.removeprefix("GET ").replace("{job_id}", JOB.job_id).replace("{slot}", "0")
-    path = path.replace("{offering_id}", market_opened().offerings[0].offering_id)
+    path = path.replace("{offering_id:path}", market_opened().offerings[0].offering_id)
     if path in ("/v1/jobs", "/v1/fleet", "/v1/watch"):
         path += f"?tenant={OWN}"
 
