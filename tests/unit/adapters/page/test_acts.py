@@ -21,6 +21,7 @@ from spotline.contracts.access import FORM_ACTIONS, GRPC_ACTIONS, PAGE_ACTIONS
 from spotline.contracts.reasons import Reason
 from spotline.domain.jobs.job import Job
 from spotline.domain.limits.freezes import Freeze, FreezeReason
+from tests.fakes.allocator import market_opened, slot_opened
 from tests.fakes.identities import KnownTokens
 from tests.fakes.page import Browser, RunningSite, csrf_of, running_site
 from tests.fakes.web import Answer
@@ -34,6 +35,7 @@ deadline: {hard: 2026-03-03T18:00:00+00:00}
 instances: {allowed: [1, 2]}
 throughput: {"*": {alpha_per_hour: 0.9}}
 """
+EVENTS = (market_opened(), slot_opened(0), slot_opened(1))
 SAVED = "checkpoint: {interval_s: 60, save_s: 1, size_gb: 1, location: here}\n"
 
 
@@ -280,6 +282,15 @@ async def test_the_list_of_acts_says_what_each_takes(site):
 
     assert all(act_path(act) in said for act in ACTS)
     assert said.count("This takes the role") == len(ACTS)
+
+
+async def test_a_page_of_now_leads_to_acts_and_one_of_then_to_none(site):
+    browser = await site.signed_in("owner")
+    site.running.feed(*EVENTS)
+    now, then = await browser.get("/jobs"), await browser.get("/jobs?at=0")
+
+    assert 'href="/act/submit"' in now.body.decode()
+    assert 'href="/act/submit"' not in then.body.decode()
 
 
 # --- a job file -----------------------------------------------------------------------------------

@@ -7,47 +7,52 @@ import asyncio
 import pytest
 
 from spotline.adapters.page.asked import PageAsked
-from spotline.adapters.page.limits import live_limits, recorded_limits, with_limits
-from spotline.adapters.page.pages import PAGES
-from spotline.application.operations.messages import LimitsInForce
-from spotline.contracts.errors import ProviderUnavailable
+from spotline.adapters.page.asked_live import LiveAbout, limits_of
+from spotline.application.operations.messages import LimitsInForce, SpendUse
+from spotline.application.page.about import About
+from spotline.contracts.errors import ContractError, ProviderUnavailable
+from spotline.replay.handlers import selector_options
 from tests.fakes.paged import page_text, paid_story
 
-ASKED = PageAsked(path="/money")
 SPENDING = '{"total": {"micro_usd_per_day": 1100000}}'
+NOW, PAST = PageAsked(path="/money"), PageAsked(path="/money", at=0)
+
+
+async def _said() -> LimitsInForce:
+    use = SpendUse(what="total", span="day", used_micro_usd=5, limit_micro_usd=1_234_000)
+    return LimitsInForce(jobs_judged=True, uses=(use,))
+
+
+async def _silent() -> LimitsInForce:
+    raise ProviderUnavailable("no answer")
 
 
 def test_limits_of_a_log_are_those_that_its_selector_was_started_with() -> None:
-    gather = recorded_limits({"selector": {"spending": SPENDING, "limits": True}})
+    options = selector_options({"selector": {"spending": SPENDING, "limits": True}})
 
-    text = page_text(paid_story().state, "/money", found=asyncio.run(gather(ASKED)))
+    text = page_text(paid_story().state, "/money", found={"about": About(selector=options)})
     assert "$1.10" in text
     assert "Every job has a limit of its own" in text
 
 
-def test_a_log_that_states_no_selector_has_no_known_limits() -> None:
-    assert asyncio.run(recorded_limits({})(ASKED)) == {}
+def test_without_settings_limits_are_not_known() -> None:
     assert "not known here" in page_text(paid_story().state, "/money")
 
 
 def test_settings_that_are_malformed_are_refused() -> None:
-    with pytest.raises(ValueError, match="total"):
-        recorded_limits({"selector": {"spending": '{"total": 3}'}})
+    with pytest.raises(ContractError, match="total"):
+        selector_options({"selector": {"spending": '{"total": 3}'}})
+
+
+def test_a_running_system_says_its_limits_for_now_alone() -> None:
+    about = LiveAbout(limits=limits_of(_said))
+
+    text = page_text(paid_story().state, "/money", found={"about": asyncio.run(about.of(NOW))})
+    assert "$1.23" in text
+    assert asyncio.run(about.of(PAST)) == About()
 
 
 def test_a_system_that_does_not_answer_leaves_the_limits_unknown() -> None:
-    async def silent() -> LimitsInForce:
-        raise ProviderUnavailable("no answer")
+    about = LiveAbout(limits=limits_of(_silent))
 
-    async def known() -> LimitsInForce:
-        return LimitsInForce(jobs_judged=True)
-
-    assert asyncio.run(live_limits(silent)(ASKED)) == {}
-    assert asyncio.run(live_limits(known)(ASKED)) == {"limits": LimitsInForce(jobs_judged=True)}
-
-
-def test_the_page_of_money_alone_asks_for_limits() -> None:
-    gather = recorded_limits({})
-
-    asking = [page.path for page in with_limits(PAGES, gather) if page.gather is gather]
-    assert asking == ["/money"]
+    assert asyncio.run(about.of(NOW)).limits is None
