@@ -11,7 +11,7 @@ from spotline.application.page.about import About
 from spotline.application.page.fleet import Holdings, SlackAt, SlotSums
 from spotline.application.page.jobs import JobRow, job_row, visible_jobs
 from spotline.application.page.state import PageState
-from spotline.application.page.trouble import HOUR_NS, Trouble, spend_uses, troubles
+from spotline.application.page.trouble import HOUR_NS, RedListLine, spend_uses, troubles
 
 MOST_POINTS = 400
 MOST_STRIPS = 40
@@ -20,7 +20,7 @@ _DAY_S = 86_400
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class FrameStanding:
     """What the frame of every page says: how much to look at, and what a day has cost.
 
     Money is micro-USD of the last 24 h of market time; the cap is None where there is none.
@@ -76,7 +76,7 @@ class SlackStrip:
 class NowView:
     """All that the first page says. `strips` are of the tightest jobs, `more_strips` how many more."""
 
-    troubles: tuple[Trouble, ...]
+    troubles: tuple[RedListLine, ...]
     fleet: FleetView
     held: Holdings
     phases: tuple[PhaseCount, ...]
@@ -97,7 +97,7 @@ def rows_of(state: PageState, about: About, tenant: str) -> list[JobRow]:
 
 def standing_of(
     state: PageState, rows: Sequence[JobRow], about: About, tenant: str = ""
-) -> Standing:
+) -> FrameStanding:
     """What the frame says."""
     found = troubles(state, rows, about, tenant)
     cap = next(
@@ -108,7 +108,7 @@ def standing_of(
         ),
         None,
     )
-    return Standing(
+    return FrameStanding(
         alerts=sum(trouble.bad for trouble in found),
         spent_today_micro_usd=spent_in(state, _DAY_S, tenant),
         cap_today_micro_usd=cap,

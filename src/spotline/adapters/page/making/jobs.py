@@ -27,7 +27,7 @@ class SavedView:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class ListColumn:
     """A column of the table; `order` is empty where it cannot be sorted by."""
 
     title: str
@@ -46,21 +46,21 @@ SAVED_VIEWS: Sequence[SavedView] = (
     SavedView("Dearest first", {"sort": "-cost"}),
 )
 
-COLUMNS: Sequence[Column] = (
-    Column("job", "name"),
-    Column("tenant", "tenant"),
-    Column("state", "phase"),
-    Column("deadline", "deadline"),
-    Column("slack", "slack", numeric=True),
-    Column("P(on time) now", numeric=True),
-    Column("quoted", numeric=True),
-    Column("done", "progress"),
-    Column("holds"),
-    Column("policy"),
-    Column("billed", "cost", numeric=True),
-    Column("quoted cost", numeric=True),
-    Column("on-demand quote", numeric=True),
-    Column("last reason"),
+COLUMNS: Sequence[ListColumn] = (
+    ListColumn("job", "name"),
+    ListColumn("tenant", "tenant"),
+    ListColumn("state", "phase"),
+    ListColumn("deadline", "deadline"),
+    ListColumn("slack", "slack", numeric=True),
+    ListColumn("P(on time) now", numeric=True),
+    ListColumn("quoted", numeric=True),
+    ListColumn("done", "progress"),
+    ListColumn("holds"),
+    ListColumn("policy"),
+    ListColumn("billed", "cost", numeric=True),
+    ListColumn("quoted cost", numeric=True),
+    ListColumn("on-demand quote", numeric=True),
+    ListColumn("last reason"),
 )
 
 
