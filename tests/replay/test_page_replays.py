@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from spotline.application.page.replaying import ReplayAsked, Verdict, WhatIfAsked
-from spotline.bootstrap.replaying import Replays, beside, verified, worked_out
+from spotline.application.page.replaying import ReplayAsked, ReplayVerdict, WhatIfAsked
+from spotline.bootstrap.replaying import LogReplays, beside, verified, worked_out
 from spotline.bootstrap.web import logs_in, serve_logs
 from spotline.contracts.errors import ConfigError, ContractError
 from spotline.domain.events.allocation import AllocationDecided
@@ -30,9 +30,9 @@ def test_every_decision_of_a_run_is_the_same(log, entries):
     assert found.same
     assert found.entries == len(entries)
     verdicts = [each.verdict for each in found.verdicts]
-    assert set(verdicts) == {Verdict.SAME, Verdict.INPUT}
+    assert set(verdicts) == {ReplayVerdict.SAME, ReplayVerdict.INPUT}
     made = sum(each.decisions for each in found.services if each.service != "analytics")
-    assert verdicts.count(Verdict.SAME) == made
+    assert verdicts.count(ReplayVerdict.SAME) == made
 
 
 def test_an_altered_decision_is_the_only_one_that_diverges(entries, tmp_path):
@@ -47,7 +47,7 @@ def test_an_altered_decision_is_the_only_one_that_diverges(entries, tmp_path):
     (divergence,) = found.divergences
     assert divergence.seq == seq
     assert any("lots" in difference for difference in divergence.differences)
-    wrong = [each.seq for each in found.verdicts if each.verdict is Verdict.DIVERGED]
+    wrong = [each.seq for each in found.verdicts if each.verdict is ReplayVerdict.DIVERGED]
     assert wrong == [seq]
 
 
@@ -88,7 +88,7 @@ def test_what_cannot_be_asked_is_told(log, asked):
 
 
 def test_nothing_is_worked_out_before_it_is_asked(log):
-    replays = Replays(log)
+    replays = LogReplays(log)
     try:
         shown = replays.answer(ReplayAsked())
         assert not shown.running

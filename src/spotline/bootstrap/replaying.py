@@ -12,14 +12,14 @@ from pathlib import Path
 from spotline.adapters.eventlog.manifest import environment
 from spotline.adapters.eventlog.reader import EventLogReader
 from spotline.application.page.replaying import (
-    Beside,
     DivergenceShown,
     EntryVerdict,
     JobBeside,
     ReplayAsked,
     ReplayShown,
+    ReplayVerdict,
+    RunBeside,
     ServiceVerified,
-    Verdict,
     Verified,
     WhatIfAsked,
 )
@@ -42,7 +42,7 @@ RULES = tuple(dict.fromkeys((SPOTLINE, *(policy.policy_id for policy in (*BASELI
 """What jobs may be run again under."""
 
 
-class Replays:
+class LogReplays:
     """Works out what is asked of one log, one question after another; each once.
 
     Answers are kept: a question is a pure function of the log.
@@ -52,7 +52,7 @@ class Replays:
         self._log = log
         self._pool: ProcessPoolExecutor | None = None
         self._children: set[BaseProcess] = set()
-        self._known: OrderedDict[ReplayAsked, Future[Verified | Beside]] = OrderedDict()
+        self._known: OrderedDict[ReplayAsked, Future[Verified | RunBeside]] = OrderedDict()
 
     def answer(self, asked: ReplayAsked) -> ReplayShown:
         """What is known by now; begins to work out what is not. Never waits."""
@@ -75,7 +75,7 @@ class Replays:
                 child.terminate()
             self._pool = None
 
-    def _begin(self, asked: ReplayAsked) -> Future[Verified | Beside] | None:
+    def _begin(self, asked: ReplayAsked) -> Future[Verified | RunBeside] | None:
         """Begin with a question; None where as many others as are kept are still open."""
         while len(self._known) >= _MOST_KEPT:
             oldest = next((key for key, known in self._known.items() if known.done()), None)
@@ -93,7 +93,7 @@ class Replays:
         return begun
 
 
-def _outcome(asked: ReplayAsked, known: Future[Verified | Beside]) -> Verified | Beside:
+def _outcome(asked: ReplayAsked, known: Future[Verified | RunBeside]) -> Verified | RunBeside:
     """What came of a question, or why nothing did."""
     error = known.exception()
     if error is None:
@@ -101,17 +101,17 @@ def _outcome(asked: ReplayAsked, known: Future[Verified | Beside]) -> Verified |
     problem = f"{type(error).__name__}: {error}"
     if asked.what_if is None:
         return Verified(problem=problem)
-    return Beside(rule=asked.what_if.rule, problem=problem)
+    return RunBeside(rule=asked.what_if.rule, problem=problem)
 
 
-def worked_out(log: Path, asked: ReplayAsked) -> Verified | Beside:
+def worked_out(log: Path, asked: ReplayAsked) -> Verified | RunBeside:
     """Answer a question in this process: seconds, the first time minutes of compiling."""
     if asked.what_if is None:
         return verified(log)
     try:
         return beside(log, asked.what_if)
     except (SpotlineError, ValueError) as error:
-        return Beside(rule=asked.what_if.rule, problem=str(error))
+        return RunBeside(rule=asked.what_if.rule, problem=str(error))
 
 
 def verified(log: Path) -> Verified:
@@ -173,15 +173,15 @@ def _verdicts(log: Path, wrong: set[tuple[int, str]]) -> Iterator[EntryVerdict]:
         service = found.envelope.source
         spec = specs.get(service)
         decided = spec is not None and is_decision(spec, found.event, found.envelope)
-        verdict = Verdict.SAME if decided else Verdict.INPUT
+        verdict = ReplayVerdict.SAME if decided else ReplayVerdict.INPUT
         if (found.seq, service) in wrong:
-            verdict = Verdict.DIVERGED
+            verdict = ReplayVerdict.DIVERGED
         yield EntryVerdict(
             seq=found.seq, kind=found.envelope.kind, service=service, verdict=verdict
         )
 
 
-def beside(log: Path, asked: WhatIfAsked) -> Beside:
+def beside(log: Path, asked: WhatIfAsked) -> RunBeside:
     """Run a log's jobs again under a rule, and show each beside what it was.
 
     Raises
@@ -202,7 +202,7 @@ def beside(log: Path, asked: WhatIfAsked) -> Beside:
     by_basis: dict[str, dict[str, JobRow]] = {AS_IT_WAS: {}, BY_ITSELF: {}}
     for row in made.rows():
         by_basis.get(row.basis, {})[row.job_id] = row
-    return Beside(
+    return RunBeside(
         rule=asked.rule,
         changed=made.changed,
         assumptions=made.assumptions,

@@ -26,7 +26,7 @@ from spotline.application.operations.fold import ParkedKey
 from spotline.application.page.about import About, OtherLog, Stated
 from spotline.application.page.applied import Applied, applied
 from spotline.application.read_model.handler import SPEC
-from spotline.bootstrap.replaying import Replays
+from spotline.bootstrap.replaying import LogReplays
 from spotline.bootstrap.web_recorded import RecordedExplainer, RecordedOutlooks
 from spotline.contracts.batch import unpacked
 from spotline.contracts.codec import json_of
@@ -116,7 +116,7 @@ async def serve_recorded(
     """
     # What is read of the log takes long: what is only reckoned does not wait for it.
     desk, bench, reading = PageDesk(), Workbench(), Workbench()
-    replays = Replays(log)
+    replays = LogReplays(log)
     try:
         reader = EventLogReader(log)
         await asyncio.to_thread(desk.read, _applied(reader))

@@ -60,7 +60,7 @@ class SlotSums:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
+class LaunchRefusal:
     """A launch that was refused, at `at_ns` of market time; `refusal_class` is its name, "" unknown."""
 
     at_ns: int
@@ -73,7 +73,7 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Notice:
+class GivenNotice:
     """An instance that the cloud is about to take back at `ends_ns` of market time."""
 
     instance_id: str
@@ -101,8 +101,8 @@ class FleetChapter:
     """
 
     slots: deque[SlotSums] = field(default_factory=lambda: deque(maxlen=MOST_SLOTS))
-    notices: dict[str, Notice] = field(default_factory=dict)
-    refusals: deque[Refusal] = field(default_factory=lambda: deque(maxlen=MOST_REFUSALS))
+    notices: dict[str, GivenNotice] = field(default_factory=dict)
+    refusals: deque[LaunchRefusal] = field(default_factory=lambda: deque(maxlen=MOST_REFUSALS))
     slacks: dict[str, deque[SlackAt]] = field(default_factory=dict)
     set_aside: dict[str, QuoteQuarantined] = field(default_factory=dict)
     quoted_on_demand: dict[str, int] = field(default_factory=dict)
@@ -135,7 +135,7 @@ class FleetChapter:
             case _:
                 pass
 
-    def refused_since(self, since_ns: int, tenant: str) -> list[Refusal]:
+    def refused_since(self, since_ns: int, tenant: str) -> list[LaunchRefusal]:
         """Refusals from a moment of market time on, oldest first, of a tenant (empty: of all)."""
         return [
             refusal
@@ -203,7 +203,7 @@ class FleetChapter:
     def _refuse(self, event: LaunchRefused, at_ns: int) -> None:
         known = event.refusal_class
         self.refusals.append(
-            Refusal(
+            LaunchRefusal(
                 at_ns=at_ns,
                 refusal_class="" if known is None else known.value,
                 offering_id=event.offering_id,
@@ -216,7 +216,7 @@ class FleetChapter:
 
     def _notice(self, event: InterruptionNoticed, at_ns: int) -> None:
         for instance_id in event.instance_ids:
-            self.notices[instance_id] = Notice(
+            self.notices[instance_id] = GivenNotice(
                 instance_id=instance_id,
                 job_id=event.job_id,
                 tenant=event.tenant,
@@ -225,10 +225,10 @@ class FleetChapter:
                 ends_ns=at_ns + event.lead_s * NS_PER_S,
             )
 
-    def _of_job(self, job_id: str) -> Iterator[Notice]:
+    def _of_job(self, job_id: str) -> Iterator[GivenNotice]:
         return (notice for notice in self.notices.values() if notice.job_id == job_id)
 
-    def _forget(self, notices: Iterable[Notice]) -> None:
+    def _forget(self, notices: Iterable[GivenNotice]) -> None:
         for notice in list(notices):
             self.notices.pop(notice.instance_id, None)
 

@@ -9,7 +9,7 @@ from enum import Enum
 PAGE_SIZE = 100
 
 
-class Verdict(Enum):
+class ReplayVerdict(Enum):
     """What verification says of an entry."""
 
     SAME = "same"
@@ -24,7 +24,7 @@ class EntryVerdict:
     seq: int
     kind: str
     service: str
-    verdict: Verdict
+    verdict: ReplayVerdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +109,7 @@ class JobBeside:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Beside:
+class RunBeside:
     """What was, beside what would have been; `changed` and `assumptions` are for people to read."""
 
     rule: str = ""
@@ -163,4 +163,4 @@ class ReplayShown:
     rules: tuple[str, ...]
     running: bool = False
     verified: Verified | None = None
-    beside: Beside | None = None
+    beside: RunBeside | None = None

@@ -27,7 +27,7 @@ class SavedView:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class JobColumn:
     """A column of the table; `order` is empty where it cannot be sorted by."""
 
     title: str
@@ -46,21 +46,21 @@ SAVED_VIEWS: Sequence[SavedView] = (
     SavedView("Dearest first", {"sort": "-cost"}),
 )
 
-COLUMNS: Sequence[Column] = (
-    Column("job", "name"),
-    Column("tenant", "tenant"),
-    Column("state", "phase"),
-    Column("deadline", "deadline"),
-    Column("slack", "slack", numeric=True),
-    Column("P(on time) now", numeric=True),
-    Column("quoted", numeric=True),
-    Column("done", "progress"),
-    Column("holds"),
-    Column("policy"),
-    Column("billed", "cost", numeric=True),
-    Column("quoted cost", numeric=True),
-    Column("on-demand quote", numeric=True),
-    Column("last reason"),
+COLUMNS: Sequence[JobColumn] = (
+    JobColumn("job", "name"),
+    JobColumn("tenant", "tenant"),
+    JobColumn("state", "phase"),
+    JobColumn("deadline", "deadline"),
+    JobColumn("slack", "slack", numeric=True),
+    JobColumn("P(on time) now", numeric=True),
+    JobColumn("quoted", numeric=True),
+    JobColumn("done", "progress"),
+    JobColumn("holds"),
+    JobColumn("policy"),
+    JobColumn("billed", "cost", numeric=True),
+    JobColumn("quoted cost", numeric=True),
+    JobColumn("on-demand quote", numeric=True),
+    JobColumn("last reason"),
 )
 
 

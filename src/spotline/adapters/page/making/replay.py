@@ -9,7 +9,7 @@ from spotline.application.page.replaying import (
     PAGE_SIZE,
     EntryVerdict,
     ReplayAsked,
-    Verdict,
+    ReplayVerdict,
     Verified,
     WhatIfAsked,
 )
@@ -55,7 +55,7 @@ def replay_page(state: PageState, asked: PageAsked, found: Model) -> Model:
         "page": page,
         "pages": pages,
         "only": only,
-        "choices": tuple(Verdict),
+        "choices": tuple(ReplayVerdict),
     }
 
 
