@@ -44,7 +44,9 @@ def down(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 async def eventually_known(spotline: AsyncClient) -> None:
     """Wait until there is a market to submit to."""
-    while (await spotline.market()).clock is None:
+    while True:
+        if (await spotline.market()).clock is not None:
+            return
         await asyncio.sleep(0.1)
 
 
