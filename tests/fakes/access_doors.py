@@ -34,8 +34,8 @@ from spotline.adapters.grpc.placer.servicer import pipeline_decided
 from spotline.adapters.identity.instances import Identity, sha256_of
 from spotline.adapters.page.desk import PageDesk
 from spotline.adapters.page.pages import PAGES
-from spotline.adapters.page.site import Site, SiteParts
-from spotline.adapters.web.app import Beside, web_app
+from spotline.adapters.page.site import PageSite, SiteParts
+from spotline.adapters.web.app import ServedBeside, web_app
 from spotline.adapters.web.fold_views import FoldViews
 from spotline.adapters.web.guarding import WebFigures
 from spotline.adapters.web.identity import WebDoor
@@ -295,7 +295,9 @@ async def all_doors(folder: Path) -> AsyncIterator[Doors]:
         desk = PageDesk()
         stack.callback(desk.close)
         door = WebDoor(KnownTokens(), figures.denials, denied)
-        site = Site(desk, PAGES, SiteParts(door=door, source="test", secure=True, figures=figures))
+        site = PageSite(
+            desk, PAGES, SiteParts(door=door, source="test", secure=True, figures=figures)
+        )
         for number, event in enumerate((*opened_events(), *events), start=1):
             envelope = envelope_for(
                 event, event_id=f"e-{number}", source="test", causation_id="", correlation_id="c"
@@ -313,7 +315,7 @@ async def all_doors(folder: Path) -> AsyncIterator[Doors]:
                 system=_well,
                 denied=denied,
                 figures=figures,
-                beside=Beside(routes=site.routes(), takes_form=site.takes_form),
+                beside=ServedBeside(routes=site.routes(), takes_form=site.takes_form),
             ),
             address=free,
             end_streams=end_streams,

@@ -12,8 +12,8 @@ from urllib.parse import urlencode
 
 from spotline.adapters.page.desk import PageDesk
 from spotline.adapters.page.pages import PAGES
-from spotline.adapters.page.site import Site, SiteParts
-from spotline.adapters.web.app import Beside, web_app
+from spotline.adapters.page.site import PageSite, SiteParts
+from spotline.adapters.web.app import ServedBeside, web_app
 from spotline.adapters.web.fold_views import FoldViews
 from spotline.adapters.web.guarding import FORM, WebFigures, WebLimits
 from spotline.adapters.web.identity import WebDoor
@@ -79,7 +79,7 @@ class RunningSite:
     """A server with pages on a free port."""
 
     web: RunningWeb
-    site: Site
+    site: PageSite
     figures: WebFigures
     _seq: int = field(default=0)
 
@@ -107,14 +107,14 @@ async def running_site(
     *,
     authenticator: Authenticator | None = None,
     limits: WebLimits | None = None,
-    prepare: Callable[[Site], None] = lambda site: None,
+    prepare: Callable[[PageSite], None] = lambda site: None,
     **parts: Any,
 ) -> AsyncIterator[RunningSite]:
     """A server of views and pages on a free loopback port, until the block is left."""
     figures, desk, views = WebFigures(), PageDesk(), FoldViews()
     limits = limits or WebLimits()
     door = WebDoor(authenticator, figures.denials)
-    site = Site(
+    site = PageSite(
         desk,
         PAGES,
         SiteParts(door=door, source="test", figures=figures, limits=limits, **parts),
@@ -132,7 +132,7 @@ async def running_site(
             limits=limits,
             figures=figures,
             authenticator=authenticator,
-            beside=Beside(routes=site.routes(), takes_form=site.takes_form),
+            beside=ServedBeside(routes=site.routes(), takes_form=site.takes_form),
         ),
         address="127.0.0.1:0",
         limits=limits,

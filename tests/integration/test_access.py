@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 
 import grpc
 import pytest
 import pytest_asyncio
 
 from spotline.adapters.grpc.allocator.server import RpcServer
+from spotline.adapters.page.acting import GrpcActing
+from spotline.adapters.page.asked_identity import AskedIdentity
 from spotline.adapters.page.pages import PAGES
 from spotline.application.admission import job_id_for
 from spotline.application.identity.audit import BEGUN
+from spotline.application.operations.messages import Pause
+from spotline.application.read_model.ports import ViewRefused
 from spotline.contracts.access import (
     COUNTED,
     GRPC_ACTIONS,
@@ -25,7 +30,10 @@ from spotline.contracts.access import (
     Reach,
     Role,
 )
+from spotline.contracts.errors import Unauthenticated
 from spotline.contracts.mapping import to_message
+from spotline.contracts.reasons import Reason
+from spotline.domain.limits.freezes import FreezeScope
 from tests.fakes.access_doors import (
     JOB,
     PIPELINE,
@@ -312,7 +320,7 @@ def http_rows() -> list:
 async def test_a_cell_of_the_table_over_http(doors, name, token):
     action, caller = HTTP_ACTIONS[name], CALLERS.get(token)
     path = name.removeprefix("GET ").replace("{job_id}", JOB.job_id).replace("{slot}", "0")
-    path = path.replace("{offering_id}", market_opened().offerings[0].offering_id)
+    path = path.replace("{offering_id:path}", market_opened().offerings[0].offering_id)
     if path in ("/v1/jobs", "/v1/fleet", "/v1/watch"):
         path += f"?tenant={OWN}"
 
@@ -353,3 +361,35 @@ async def test_an_answer_that_lets_in_is_told_from_one_that_does_not():
     assert Answered(grpc.StatusCode.INVALID_ARGUMENT, "FIELD_INVALID").let_in
     assert not Answered(grpc.StatusCode.PERMISSION_DENIED, "ROLE_DENIED").let_in
     assert not Answered(grpc.StatusCode.NOT_FOUND, "UNKNOWN_JOB").let_in
+
+
+# --- pages ----------------------------------------------------------------------------------------
+
+
+async def test_a_page_acts_in_the_name_of_who_asks_and_never_in_its_own(doors):
+    address = doors.addresses["spotline.api.v1.OperationsService"]
+    # The server that serves the page has a token, too; it must not speak for a caller.
+    acting = GrpcActing(address, doors.identities.client("operator"))
+    before = len(doors.trail.acts)
+    pause = Pause(request_id="by-a-page", scope=FreezeScope.TENANT, key=OWN)
+
+    async with acting.of_caller("operator") as acts:
+        paused = await acts.operations.pause(pause)
+    for token, reason in (("viewer", Reason.ROLE_DENIED), ("none", Reason.UNAUTHENTICATED)):
+        with pytest.raises(ViewRefused) as refused:
+            async with acting.of_caller(token) as acts:
+                await acts.operations.pause(replace(pause, request_id=f"by-{token}"))
+        assert refused.value.reason is reason
+
+    assert paused.freeze.key == OWN
+    written = {(act.subject, act.role) for act in doors.trail.acts[before:] if act.outcome == BEGUN}
+    assert written == {("olga", "operator")}
+
+
+async def test_pages_elsewhere_ask_the_system_who_a_caller_is(doors):
+    address = doors.addresses["spotline.api.v1.IdentityService"]
+    asked = AskedIdentity(address, doors.identities.client("operator"))
+
+    assert (await asked.caller("owner")).tenant == OWN
+    with pytest.raises(Unauthenticated):
+        await asked.caller("none")

@@ -16,6 +16,7 @@ import pytest
 from spotline.adapters.market.parquet import write_market
 from spotline.client import AsyncClient
 from spotline.domain.market.generate import generate
+from tests.eventually import PATIENCE_S
 from tests.fakes.placer import START_NS
 
 pytestmark = pytest.mark.integration
@@ -44,9 +45,9 @@ def down(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 async def eventually_known(spotline: AsyncClient) -> None:
     """Wait until there is a market to submit to."""
-    while True:
-        if (await spotline.market()).clock is not None:
-            return
+    deadline = asyncio.get_running_loop().time() + PATIENCE_S
+    while (await spotline.market()).clock is None:
+        assert asyncio.get_running_loop().time() < deadline, "no market was opened"
         await asyncio.sleep(0.1)
 
 

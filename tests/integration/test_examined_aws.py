@@ -15,15 +15,20 @@ import pytest
 from typer.testing import CliRunner
 
 from spotline.adapters.clouds.aws.api import BotoApi
-from spotline.adapters.clouds.aws.calls import BILLING, EXAMINING, INTERRUPTING, OBSERVING
+from spotline.adapters.clouds.aws.calls import ADVISED, BILLING, EXAMINING, INTERRUPTING
 from spotline.adapters.clouds.aws.certify.opening import processes_of
 from spotline.adapters.clouds.aws.certify.trial import AwsTrial, TrialPlan
 from spotline.adapters.clouds.aws.doctor.examination import examine
+from spotline.adapters.clouds.aws.feeds.advice import PlacementAdvice
 from spotline.adapters.clouds.aws.feeds.feed import AwsMarketFeed, FeedPace
+from spotline.adapters.clouds.aws.feeds.placement_scores import PlacementScores
 from spotline.adapters.clouds.aws.feeds.wall import SystemWall
+from spotline.adapters.clouds.aws.opening import biller_of, open_aws
 from spotline.adapters.clouds.aws.reader import ApiReader
 from spotline.adapters.files.spotline_yaml.reading import read_config
 from spotline.adapters.market.parquet import write_market
+from spotline.application.cloud_actuator.messages import Moment
+from spotline.application.cloud_actuator.ports import BilledInstance, LaunchRequest, Owner
 from spotline.application.cloud_checks import (
     CheckOutcome,
     Examination,
@@ -31,7 +36,8 @@ from spotline.application.cloud_checks import (
 from spotline.bootstrap.clouds import cloud_of
 from spotline.cli.main import app
 from spotline.domain.market.market import OBSERVED, Market
-from spotline.domain.market.offering import Disks, Offering, Quote
+from spotline.domain.market.offering import CapacityType, Disks, Offering, Quote, Reservation
+from spotline.domain.market.reservations import reserved_offering, with_reservations
 from spotline.domain.modes import Mode
 from spotline.domain.units import NS_PER_S
 from tests.eventually import PATIENCE_S
@@ -63,6 +69,22 @@ def market() -> Market:
                 )
             )
             prices.append((spot, on_demand))
+    return with_reservations(_open_market(offerings, prices), _planned(offerings))
+
+
+def _planned(offerings) -> list[Offering]:
+    """A savings plan over both zones: three of the larger type fit into it."""
+    plan = Reservation(
+        instances=3,
+        sunk_price_micro_usd=12_000_000,
+        plan="sp-1",
+        plan_micro_usd_per_hour=36_000_000,
+    )
+    large = [offering for offering in offerings if offering.instance_type == "p4d.24xlarge"]
+    return [reserved_offering(offering, "sp-1", plan) for offering in large]
+
+
+def _open_market(offerings, prices) -> Market:
     shape = (SLOTS, len(offerings))
     starts = (START_S + np.arange(SLOTS, dtype=np.int64) * SLOT_S) * NS_PER_S
     return Market(
@@ -178,10 +200,11 @@ async def test_the_doctor_names_what_an_account_may_not_do(rehearsal, reader):
     assert "ec2:DescribeSubnets" in told["launch template", CheckOutcome.WARNING].next_step
 
 
-async def test_the_feed_quotes_what_the_market_says(rehearsal):
-    api = ApiReader(rehearsal.settings, OBSERVING)
+async def test_the_feed_quotes_what_the_market_says(rehearsal, tmp_path):
+    api = ApiReader(rehearsal.settings, ADVISED)
+    advice = PlacementAdvice(PlacementScores(api, tmp_path / "scores.json"), 16)
     try:
-        feed = AwsMarketFeed(rehearsal.settings, api, SystemWall(), pace=FeedPace())
+        feed = AwsMarketFeed(rehearsal.settings, api, SystemWall(), pace=FeedPace(), advice=advice)
         offerings = await feed.offerings()
         async with asyncio.timeout(PATIENCE_S), aclosing(feed.quotes()) as quotes:
             said = [await anext(quotes) for _ in offerings]
@@ -193,8 +216,15 @@ async def test_the_feed_quotes_what_the_market_says(rehearsal):
     assert {
         quote.offering_id: (quote.spot_price_micro_usd, quote.on_demand_price_micro_usd)
         for quote in said
-    } == {offering.offering_id: TYPES[offering.instance_type][2:] for offering in traded.offerings}
+    } == {
+        offering.offering_id: TYPES[offering.instance_type][2:]
+        for offering in traded.offerings
+        if offering.reservation is None
+    }
     assert not any(quote.spot_available.known for quote in said)
+    # Eight are there in each zone, half of what is asked for; advice changes no price.
+    assert {quote.placement_score for quote in said} == {5}
+    assert all(quote.scored_ns for quote in said)
 
 
 class FisOfRehearsal:
@@ -286,6 +316,56 @@ def _reconciled(record, lines, folder: Path) -> None:
     for line in lines:
         assert told[line["volume_id"]]["billed_micro_usd"] == line["disk_micro_usd"]
         assert told[line["instance_id"]]["billed_micro_usd"] == line["micro_usd"]
+
+
+async def test_a_plans_instances_cost_their_disks_on_both_bills(rehearsal, tmp_path):
+    settings = rehearsal.settings
+    planned = [each for each in settings.offerings if each.savings_plan]
+    reader, owner = ApiReader(settings, BILLING), Owner(name="plan", epoch=1)
+    cloud = open_aws(tmp_path, settings)
+    moment = Moment(slot=0, slot_s=3600, offset_s=0, ts_ns=cloud.clock.now_ns())
+    try:
+        biller = biller_of(cloud, reader, settings)
+        async with asyncio.timeout(PATIENCE_S):
+            ours = {}
+            for number, offering in enumerate(planned):
+                grant = await cloud.launch(
+                    LaunchRequest(
+                        token=f"plan-{number}",
+                        owner=owner,
+                        job_id="j",
+                        tenant="t",
+                        quota_pool="p",
+                        offering_id=offering.offering_id,
+                        capacity_type=CapacityType.ON_DEMAND,
+                        instances=1,
+                        at=moment,
+                    )
+                )
+                ours |= {each.instance_id: offering.offering_id for each in grant.instances}
+            # So long that no minimum is billed.
+            await SystemWall().sleep(180 / SPEED)
+            await cloud.terminate(owner, sorted(ours))
+            asked = [
+                BilledInstance(
+                    instance_id=name, offering_id=where, capacity_type=CapacityType.ON_DEMAND
+                )
+                for name, where in ours.items()
+            ]
+            settled = {}
+            while settled.keys() != ours.keys():
+                settled = {word.instance_id: word for word in await biller.final_costs(asked)}
+                await SystemWall().sleep(0.05)
+    finally:
+        cloud.close()
+        reader.close()
+
+    lines = {line["instance_id"]: line for line in rehearsal.bill()["lines"]}
+    assert len(ours) == len(planned) == 2
+    for name, word in settled.items():
+        assert lines[name]["billed_s"] > 60
+        assert lines[name]["micro_usd"] == 0
+        assert word.micro_usd == word.disk_micro_usd == lines[name]["disk_micro_usd"] > 0
 
 
 def test_commands_say_what_they_need(rehearsal, tmp_path, monkeypatch):

@@ -57,6 +57,15 @@ def asked(port: int, path: str) -> Any:
         connection.close()
 
 
+def shown(port: int, path: str) -> str:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    try:
+        connection.request("GET", path)
+        return connection.getresponse().read().decode()
+    finally:
+        connection.close()
+
+
 async def answering(services: ServiceProcesses, port: int) -> None:
     """Wait until the service is up to date and answers."""
     async with asyncio.timeout(PATIENCE_S):
@@ -104,6 +113,7 @@ async def test_a_killed_read_model_folds_again_and_its_reader_misses_nothing(
         reader.close()
         second = await asyncio.to_thread(asked, port, f"/v1/jobs/{JOB.job_id}")
         happened = await asyncio.to_thread(asked, port, f"/v1/jobs/{JOB.job_id}/events")
+        page = await asyncio.to_thread(shown, port, "/jobs")
 
     changes = [json.loads(event["data"])["change"] for event in (*before, *after)]
     assert changes == [
@@ -112,6 +122,8 @@ async def test_a_killed_read_model_folds_again_and_its_reader_misses_nothing(
     ]
     assert first["job"]["progress_ppm"] == 250_000
     assert first["clock"]["wall"] is not None
+    # The pages beside it are folded of the same log.
+    assert f'href="/jobs/{JOB.job_id}"' in page
     assert second["job"]["view"]["phase"] == "completed"
     assert second["job"]["cost_micro_usd"] == 3_000_000
     assert [event["kind"] for event in happened["events"]] == ["job.submitted", "job.closed"]

@@ -64,7 +64,7 @@ SLOT_NS = SLOT_S * NS_PER_S
 TENANTS = ("vision", "search", "speech")
 
 LIMITS = Spending(total=SpendLimit(micro_usd_per_day=2_500_000_000))
-"""Of which `every_member` uses nine tenths."""
+"""Of which `every_member` uses more than four fifths."""
 
 # What a job of the first log is to be at its end, in the words of its name.
 RUNNING, WAITING, INTERRUPTED = "it runs", "it waits", "it was interrupted"
@@ -286,7 +286,7 @@ def every_member() -> list[StoredEntry]:
     """A log at whose end every phase but the market's end, and everything else, is shown at once."""
     log = LogWriter(offerings(4))
     home, other = log.offered[:2]
-    lots = (Lot(offering_id=home.offering_id, spot=2, on_demand=1),)
+    lots = (Lot(offering_id=home.offering_id, spot=3, on_demand=1),)
     log.open()
     names = (RUNNING, INTERRUPTED, MOVING, SAVING, FINISHING, AT_RISK, STALLED)
     jobs = {
@@ -329,7 +329,7 @@ def _end(log: LogWriter, jobs: dict[str, Job], home: Offering, other: Offering) 
     log.open(ages_s=(0, 40_000))
     log.report()
     for job in (jobs[RUNNING], jobs[SAVING]):
-        log.advance(job, (Lot(offering_id=home.offering_id, spot=2, on_demand=1),), 300_000)
+        log.advance(job, (Lot(offering_id=home.offering_id, spot=3, on_demand=1),), 300_000)
     log.advance(jobs[FINISHING], (Lot(offering_id=home.offering_id, on_demand=1),), 1_000_000)
     log.open(ages_s=(0, 40_000))
     at = {"slot": log.slot, "offset_s": 600}
@@ -490,7 +490,7 @@ def empty_market() -> list[StoredEntry]:
     return log.entries
 
 
-def large(*, jobs: int = 500, of: int = 100, slots: int = 40) -> list[StoredEntry]:
+def large(*, jobs: int = 500, of: int = 100, slots: int = 12) -> list[StoredEntry]:
     """A log of so many jobs on so many offerings."""
     log = LogWriter(offerings(of))
     log.open()

@@ -169,7 +169,22 @@ def _constrained():
         ),
         Count: count,
         Quote: st.deferred(
-            lambda: build(Quote, spot_price_micro_usd=PRICE, on_demand_price_micro_usd=PRICE)
+            lambda: (
+                build(
+                    Quote,
+                    spot_price_micro_usd=PRICE,
+                    on_demand_price_micro_usd=PRICE,
+                    placement_score=st.just(0),
+                    scored_ns=st.just(0),
+                )
+                | build(
+                    Quote,
+                    spot_price_micro_usd=PRICE,
+                    on_demand_price_micro_usd=PRICE,
+                    placement_score=st.integers(1, 10),
+                    scored_ns=NATURAL,
+                )
+            )
         ),
         SlotQuote: st.deferred(
             lambda: build(

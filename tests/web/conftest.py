@@ -5,6 +5,7 @@ that of the server is refused.
 """
 
 import asyncio
+import lzma
 import os
 import shutil
 import threading
@@ -22,16 +23,36 @@ from tests.samples.page_logs import (
     until_slot,
     write_page_log,
 )
-from tests.web.cases import CUT, CUT_AT, EMPTY, ENDED, EVERY
+from tests.web.cases import CUT, CUT_AT, EMPTY, ENDED, EVERY, RECORDED
 
 SHOTS = Path(__file__).parent / "shots"
+RUN = Path(__file__).parent.parent / "data" / "page" / "rehearsed-aws"
+
+
+def _made(entries):
+    return lambda directory: write_page_log(directory, entries())
 
 
 def _cut():
     return list(until_slot(every_member(), CUT_AT))
 
 
-LOGS = {EVERY: every_member, ENDED: ended_market, EMPTY: empty_market, CUT: _cut, "large": large}
+def _recorded(directory):
+    directory.mkdir()
+    shutil.copy(RUN / "manifest.json", directory)
+    for packed in RUN.glob("*.xz"):
+        (directory / packed.stem).write_bytes(lzma.decompress(packed.read_bytes()))
+    return directory
+
+
+LOGS = {
+    EVERY: _made(every_member),
+    ENDED: _made(ended_market),
+    EMPTY: _made(empty_market),
+    CUT: _made(_cut),
+    "large": _made(large),
+    RECORDED: _recorded,
+}
 
 _FLAGS = (
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
@@ -61,7 +82,8 @@ class Served:
         self._log = log
         self._thread = threading.Thread(target=self._run, name=f"serve {log.name}")
         self._thread.start()
-        if not self._bound.wait(PATIENCE_S):
+        # A large log is folded first.
+        if not self._bound.wait(8 * PATIENCE_S):
             raise TimeoutError(f"{log} was not served")
 
     def _run(self):
@@ -93,9 +115,8 @@ def served(tmp_path_factory):
 
     def address_of(name):
         if name not in running:
-            made = LOGS[name]()
             directory = tmp_path_factory.mktemp("logs") / str(len(running))
-            running[name] = Served(write_page_log(directory, made))
+            running[name] = Served(LOGS[name](directory))
         return running[name].address
 
     yield address_of

@@ -9,11 +9,13 @@ from spotline.application.board.messages import JobPhase
 from spotline.application.page.trouble import TroubleKind
 from spotline.domain.events.capacity import RefusalClass
 from spotline.domain.limits.freezes import FreezeReason
-from tests.web.cases import CASES, CUT, CUT_AT, ENDED, EVERY, SHORT
+from tests.web.cases import CASES, CUT, CUT_AT, ENDED, EVERY, RECORDED, SHORT
 from tests.web.conftest import shot
 
 SHORT_ONLY = bool(os.environ.get("SPOTLINE_WEB_SHORT"))
 VISITED = [case for case in CASES if not SHORT_ONLY or case.name in SHORT]
+full_only = pytest.mark.skipif(SHORT_ONLY, reason="only the main pages are asked for")
+COMPILED_MS = 280_000
 by_name = pytest.mark.parametrize("case", VISITED, ids=lambda case: case.name)
 
 # The widest that a page may be beyond its window: a body that scrolls sideways is a page that breaks.
@@ -55,6 +57,7 @@ def test_page_fits_a_telephone(served, visits, case):
     shot(page, f"{case.name}-390")
 
 
+@full_only
 @pytest.mark.parametrize("phase", JobPhase, ids=lambda phase: phase.value)
 def test_every_phase_is_shown(served, visits, phase):
     log = ENDED if phase is JobPhase.MARKET_ENDED else EVERY
@@ -64,6 +67,7 @@ def test_every_phase_is_shown(served, visits, phase):
     assert set(shown.all_inner_texts()) == {phase.value.replace("_", " ")}
 
 
+@full_only
 def test_everything_that_needs_a_look_is_shown(served, visits):
     page = visits.open(served(EVERY) + "/")
     kinds = {text.partition(" ")[2] for text in page.locator(".trouble").all_inner_texts()}
@@ -73,12 +77,14 @@ def test_everything_that_needs_a_look_is_shown(served, visits):
         assert member.value.replace("_", " ") in text
 
 
+@full_only
 @pytest.mark.parametrize("flag", ["at_risk", "stalled"])
 def test_every_flag_is_shown(served, visits, flag):
     page = visits.open(f"{served(EVERY)}/jobs?flag={flag}")
     assert flag.replace("_", " ") in page.locator("tbody .flag").all_inner_texts()
 
 
+@full_only
 @pytest.mark.parametrize("path", ["/", "/jobs", "/system"])
 def test_a_past_slot_is_the_log_that_ended_there(served, visits, path):
     past = visits.open(f"{served(EVERY)}{path}?at={CUT_AT}")
@@ -92,14 +98,34 @@ def _view(page):
     html = re.sub(r'<input type="hidden" name="at"[^>]*>', "", html)
     html = re.sub(r"<dl class=\"facts\">.*", "", html, flags=re.S)
     html = re.sub(r"(\?|&amp;)at=\d+(&amp;)?", r"\1", html)
-    return re.sub(r"\s+|\?(?=\")", " ", html)
+    return re.sub(r"\?(?=\")", "", re.sub(r"\s+", " ", html))
 
 
+@full_only
 def test_the_same_place_gives_the_same_page_twice(served, visits):
     address = f"{served(EVERY)}/?at=7"
     assert visits.open(address).content() == visits.open(address).content()
 
 
+@full_only
+def test_a_recorded_run_is_verified_on_its_page(served, visits):
+    page = visits.open(served(RECORDED) + "/replay")
+    page.get_by_role("link", name="Verify this log").click()
+    # Planners may have to be compiled first; the page looks again by itself.
+    page.wait_for_selector("text=every recorded decision was made again", timeout=COMPILED_MS)
+    assert page.locator("text=diverged at").count() == 0
+    shot(page, "replay-verified")
+
+
+@full_only
+def test_a_what_if_stands_beside_what_was(served, visits):
+    page = visits.open(served(RECORDED) + "/replay?run=what-if&rule=on_demand_only")
+    page.wait_for_selector("text=As it was, and under on_demand_only", timeout=COMPILED_MS)
+    assert page.locator("tr[id^=beside-]").count() == 20
+    shot(page, "replay-what-if")
+
+
+@full_only
 def test_keys_and_tabs_reach_everything(served, visits):
     page = visits.open(served(EVERY) + "/jobs")
     page.keyboard.press("?")

@@ -4,15 +4,18 @@ The wishes are: first view under 1 s, an update under 100 ms of the main thread,
 Tests fail only far beyond the first two: the machine may be busy. What was measured is printed.
 """
 
+import os
+
 import pytest
 
 MOST_BYTES = 1_000_000
 WISHED_FIRST_S, WISHED_UPDATE_S = 1.0, 0.1
-_ON_A_BUSY_MACHINE = 5
+_ON_A_BUSY_MACHINE = 10
 _UPDATE = """() => htmx.ajax("GET", location.href, { target: "#view", select: "#view",
     swap: "outerMorph", selectOOB: "#standing:outerMorph,#scrubber:outerMorph" })"""
 
 
+@pytest.mark.skipif("SPOTLINE_WEB_SHORT" in os.environ, reason="only the main pages are asked for")
 @pytest.mark.parametrize("path", ["/", "/jobs", "/system"])
 def test_a_large_system_opens_and_updates_fast(served, visits, path, capsys):
     address = served("large") + path

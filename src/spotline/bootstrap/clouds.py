@@ -12,12 +12,14 @@ from typing import Any, Generic, TypeVar
 import structlog
 
 from spotline.adapters.agents.identity_documents import DocumentRules
-from spotline.adapters.clouds.aws.calls import BILLING, OBSERVING
+from spotline.adapters.clouds.aws.calls import ADVISED, BILLING, OBSERVING
 from spotline.adapters.clouds.aws.certify.opening import opened_trial, reconciled_files
 from spotline.adapters.clouds.aws.doctor.opening import examine_aws
 from spotline.adapters.clouds.aws.driver import CloudTimeDriver
+from spotline.adapters.clouds.aws.feeds.advice import PlacementAdvice
 from spotline.adapters.clouds.aws.feeds.feed import AwsMarketFeed
 from spotline.adapters.clouds.aws.feeds.offerings import market_offering
+from spotline.adapters.clouds.aws.feeds.placement_scores import PlacementScores
 from spotline.adapters.clouds.aws.feeds.wall import SystemWall
 from spotline.adapters.clouds.aws.opening import biller_of, open_aws
 from spotline.adapters.clouds.aws.reader import ApiReader
@@ -248,7 +250,7 @@ def _local_market(settings: LocalCloudSettings, store: Path, slot_s: int) -> Mar
     return machine_market(stated, store, socket.gethostname())
 
 
-def aws_source(settings: AwsSettings, _store: Path) -> LiveSource:
+def aws_source(settings: AwsSettings, store: Path) -> LiveSource:
     """AWS's own market, by the prices that it publishes.
 
     Raises
@@ -258,8 +260,11 @@ def aws_source(settings: AwsSettings, _store: Path) -> LiveSource:
     """
     if not settings.offerings:
         raise ConfigError("clouds.aws.offerings: expected at least one offering, found none")
-    reader = ApiReader(settings, OBSERVING)
-    feed = AwsMarketFeed(settings, reader, SystemWall(), close=reader.close)
+    asked = settings.placement_scores_for
+    reader = ApiReader(settings, ADVISED if asked else OBSERVING)
+    scores = PlacementScores(reader, store / "placement-scores.json")
+    advice = PlacementAdvice(scores, asked) if asked else None
+    feed = AwsMarketFeed(settings, reader, SystemWall(), advice=advice, close=reader.close)
     offerings = sorted(map(market_offering, settings.offerings), key=lambda each: each.offering_id)
     return LiveSource(offerings=tuple(offerings), feeds=(feed,), clock=settings.clock)
 

@@ -19,8 +19,8 @@ from spotline.adapters.page.asked_identity import AskedIdentity
 from spotline.adapters.page.asked_live import LiveAbout, LiveExplainer, LiveOutlooks, limits_of
 from spotline.adapters.page.desk import PageDesk
 from spotline.adapters.page.pages import pages_with
-from spotline.adapters.page.sessions import Sessions
-from spotline.adapters.page.site import SIGN_IN, Site, SiteParts
+from spotline.adapters.page.sessions import BrowserSessions
+from spotline.adapters.page.site import SIGN_IN, PageSite, SiteParts
 from spotline.adapters.page.sources import PageSources, Workbench
 from spotline.adapters.web.asked_system import AskedSystem
 from spotline.adapters.web.guarding import Guard, WebFigures, WebLimits
@@ -101,7 +101,7 @@ async def serve_running(
         The system cannot be reached at the start, or does not let this user read its log.
     """
     identity = client_identity(system)
-    sessions, figures, limits = Sessions(), WebFigures(), limits or WebLimits()
+    sessions, figures, limits = BrowserSessions(), WebFigures(), limits or WebLimits()
     door = WebDoor(None if identity is None else AskedIdentity(system, identity), figures.denials)
     async with AsyncExitStack() as stack:
         desk, bench = PageDesk(), Workbench()
@@ -124,7 +124,7 @@ async def serve_running(
             figures=figures,
             limits=limits,
         )
-        site = Site(desk, pages_with(sources), parts)
+        site = PageSite(desk, pages_with(sources), parts)
         acts = ActPages(site, acting)
         site.add(acts.routes(), acts.paths())
         # The first words are refused, or lost, where people see it.
@@ -150,7 +150,7 @@ async def serve_running(
             raise refused.exceptions[0] from None
 
 
-def _first_page(bound: str, sessions: Sessions, identity: ClientIdentity | None) -> str:
+def _first_page(bound: str, sessions: BrowserSessions, identity: ClientIdentity | None) -> str:
     if identity is None:
         return f"http://{bound}/"
     # What watches is enough to look; who has another token signs in with that to act.

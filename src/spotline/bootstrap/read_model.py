@@ -20,7 +20,7 @@ from spotline.runtime.service import Listener, ServiceHost
 from spotline.runtime.telemetry import telemetry_for
 
 if TYPE_CHECKING:
-    from spotline.adapters.page.site import Site
+    from spotline.adapters.page.site import PageSite
     from spotline.adapters.web.guarding import WebFigures
     from spotline.application.identity.ports import Authenticator
     from spotline.application.page.acting_ports import Acting
@@ -48,7 +48,7 @@ async def serve_read_model(
     ConfigError
         The address is malformed or taken.
     """
-    from spotline.adapters.web.app import Beside, web_app
+    from spotline.adapters.web.app import ServedBeside, web_app
     from spotline.adapters.web.fold_views import FoldViews
     from spotline.adapters.web.guarding import WebFigures
     from spotline.adapters.web.serving import WebServer
@@ -85,7 +85,7 @@ async def serve_read_model(
             system=asked.system,
             authenticator=authenticator,
             denied=denied,
-            beside=Beside(routes=site.routes(), takes_form=site.takes_form),
+            beside=ServedBeside(routes=site.routes(), takes_form=site.takes_form),
         )
         tls = None
         if identity is not None:
@@ -143,13 +143,13 @@ def _site(
     authenticator: Authenticator | None,
     denied: DeniedCallers | None,
     asked: _Asked,
-) -> Site:
+) -> PageSite:
     """The pages, whose threads end with the stack."""
     from spotline.adapters.page.acts_served import ActPages
     from spotline.adapters.page.asked_live import LiveAbout, LiveExplainer, LiveOutlooks
     from spotline.adapters.page.desk import PageDesk
     from spotline.adapters.page.pages import pages_with
-    from spotline.adapters.page.site import Site, SiteParts
+    from spotline.adapters.page.site import PageSite, SiteParts
     from spotline.adapters.page.sources import PageSources, Workbench
     from spotline.adapters.web.identity import WebDoor
 
@@ -171,14 +171,14 @@ def _site(
         about=about.of,
         figures=figures,
     )
-    site = Site(desk, pages_with(sources), parts)
+    site = PageSite(desk, pages_with(sources), parts)
     if acting is not None:
         acts = ActPages(site, acting)
         site.add(acts.routes(), acts.paths())
     return site
 
 
-def _shown_on(site: Site) -> Listener:
+def _shown_on(site: PageSite) -> Listener:
     from spotline.application.page.applied import applied
 
     def tell(event: Event, envelope: Envelope, seq: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -11,6 +12,7 @@ from typing import Any
 
 from starlette.applications import Starlette
 
+from spotline.adapters.eventlog.manifest import MANIFEST_FILE
 from spotline.adapters.eventlog.reader import EventLogReader
 from spotline.adapters.page.app import Frame, Pages
 from spotline.adapters.page.asked import PageAsked
@@ -21,14 +23,14 @@ from spotline.adapters.page.sources import PageSources, Workbench
 from spotline.adapters.web.guarding import Guard, WebLimits
 from spotline.adapters.web.serving import WebServer
 from spotline.application.operations.fold import ParkedKey
-from spotline.application.page.about import About, Stated
+from spotline.application.page.about import About, OtherLog, Stated
 from spotline.application.page.applied import Applied, applied
 from spotline.application.read_model.handler import SPEC
 from spotline.bootstrap.replaying import Replays
 from spotline.bootstrap.web_recorded import RecordedExplainer, RecordedOutlooks
 from spotline.contracts.batch import unpacked
 from spotline.contracts.codec import json_of
-from spotline.contracts.errors import ContractError
+from spotline.contracts.errors import ConfigError, ContractError
 from spotline.replay.handlers import selector_options
 from spotline.replay.parkings import recorded_parkings
 from spotline.replay.recorded import readable_events
@@ -36,8 +38,74 @@ from spotline.replay.recorded import readable_events
 REPLAY_PATH = "/replay"
 
 
-async def serve_recorded(log: Path, *, address: str, told: Callable[[str], None]) -> None:
+_MOST_LOGS = 32
+
+
+def logs_in(folder: Path) -> tuple[Path, ...]:
+    """The recorded log that a folder is, or those that are folders in it, by name.
+
+    Raises
+    ------
+    ConfigError
+        There are more than a server shows.
+    """
+    if (folder / MANIFEST_FILE).exists() or not folder.is_dir():
+        return (folder,)
+    found = tuple(sorted(inside.parent for inside in folder.glob(f"*/{MANIFEST_FILE}")))
+    if len(found) > _MOST_LOGS:
+        raise ConfigError(
+            f"expected a log, or a folder of at most {_MOST_LOGS}, found {len(found)} in {folder}"
+        )
+    return found or (folder,)
+
+
+async def serve_logs(folder: Path, *, address: str, told: Callable[[str], None]) -> None:
+    """Serve a recorded log, or all of a folder, until cancelled; `told` gets a line for each.
+
+    Each of several has an address of its own, the first that which was asked for; its page of
+    replays leads to the others.
+
+    Raises
+    ------
+    ConfigError
+        The address is malformed or taken, or there are too many logs.
+    ContractError
+        A log cannot be read.
+    """
+    logs = logs_in(folder)
+    host = address.rpartition(":")[0]
+    known: dict[str, OtherLog] = {}
+
+    async def serve(log: Path, at: str) -> None:
+        def bound_to(bound: str) -> None:
+            known[log.name] = OtherLog(name=log.name, address=f"http://{bound}/")
+            told(f"{log.name}  http://{bound}/" if len(logs) > 1 else f"http://{bound}/")
+
+        def others() -> tuple[OtherLog, ...]:
+            return tuple(known[name] for name in sorted(known) if name != log.name)
+
+        await serve_recorded(log, address=at, told=bound_to, others=others)
+
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            for place, log in enumerate(logs):
+                at = f"{host}:0" if place else address
+                tasks.create_task(serve(log, at), name=f"pages of {log.name}")
+    except ExceptionGroup as group:
+        # The first says enough: nothing is served where one cannot be.
+        raise group.exceptions[0] from None
+
+
+async def serve_recorded(
+    log: Path,
+    *,
+    address: str,
+    told: Callable[[str], None],
+    others: Callable[[], tuple[OtherLog, ...]] = tuple,
+) -> None:
     """Serve the pages of a recorded log until cancelled; `told` gets the bound address.
+
+    `others` says which logs are served beside it.
 
     Raises
     ------
@@ -52,12 +120,15 @@ async def serve_recorded(log: Path, *, address: str, told: Callable[[str], None]
     try:
         reader = EventLogReader(log)
         await asyncio.to_thread(desk.read, _applied(reader))
+        # All that was folded stays: looking for garbage in it would double what a page costs.
+        gc.freeze()
         about = about_log(reader)
 
         async def told_of(asked: PageAsked) -> About:
             if asked.path != REPLAY_PATH:
                 return about
-            return replace(about, replay=replays.answer(replay_asked(asked)))
+            shown = replays.answer(replay_asked(asked))
+            return replace(about, replay=shown, others=others())
 
         sources = PageSources(
             explainer=RecordedExplainer(log, reading),

@@ -13,7 +13,7 @@ from spotline.cli.calls import DEFAULT_ADDRESS, Address, AsJson, answered
 from spotline.cli.jobs_view import plain, print_json
 from spotline.cli.market import market_app
 from spotline.cli.modes_view import paper_facts
-from spotline.domain.units import usd_from_micro_usd, utc_iso
+from spotline.domain.units import NS_PER_S, usd_from_micro_usd, utc_iso
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -61,6 +61,16 @@ def _quotes(quotes: Sequence[SlotQuote]) -> str:
     return ", ".join(said)
 
 
+def _scores(quotes: Sequence[SlotQuote], market_ns: int) -> str:
+    """The provider's advice where it gave any, each with its age."""
+    return ", ".join(
+        f"{quote.offering_id} {quote.placement_score}/10"
+        f" ({lasting(max(0, market_ns - quote.scored_ns) // NS_PER_S)} old)"
+        for quote in (quoted.quote for quoted in quotes)
+        if quote.placement_score
+    )
+
+
 def _worths(prices: Sequence[SpotWorth]) -> str:
     """What spot is worth to all jobs beyond its price, the dearest first."""
     dearest = sorted(
@@ -88,6 +98,9 @@ def _said(status: MarketStatus) -> list[tuple[str, str]]:
         said.append(("next slot", utc_iso(status.next_slot_start_ns)))
     if status.quotes:
         said.append(("quotes", _quotes(status.quotes)))
+    scores = _scores(status.quotes, 0 if clock is None else clock.market_ns)
+    if scores:
+        said.append(("advice", f"{scores}; nothing is decided by it"))
     if status.shadow_prices:
         said.append(("spot worth", _worths(status.shadow_prices)))
     if status.ends_ns:

@@ -23,7 +23,8 @@ def register(app: typer.Typer) -> None:
 
 def web(
     log: Annotated[
-        Path | None, typer.Argument(metavar="[LOG]", help="Directory of a recorded log.")
+        Path | None,
+        typer.Argument(metavar="[LOG]", help="Directory of a recorded log, or of several."),
     ] = None,
     address: Annotated[
         str,
@@ -50,11 +51,9 @@ def web(
 
 
 def _of_log(log: Path, http_address: str) -> Coroutine[Any, Any, None]:
-    from spotline.bootstrap.web import serve_recorded
+    from spotline.bootstrap.web import serve_logs
 
-    return serve_recorded(
-        log, address=http_address, told=lambda bound: print_line(f"http://{bound}/")
-    )
+    return serve_logs(log, address=http_address, told=print_line)
 
 
 async def _of_system(system: str, http_address: str) -> None:

@@ -19,8 +19,6 @@ from spotline.domain.events.market import MarketOpened, SlotOpened
 from spotline.domain.jobs.job import Job
 from spotline.domain.market.market import INFERRED, OBSERVED, UNKNOWN, IntArray, Market
 from spotline.domain.market.offering import Count, Offering, Provenance, Quote
-from spotline.domain.market.reservations import is_reserved
-from spotline.domain.market.slot_quote import SlotQuote
 from spotline.domain.modes import Mode
 from spotline.domain.units import NS_PER_S
 
@@ -134,19 +132,11 @@ def market_seen(opened: MarketOpened, slots: Iterable[SlotOpened]) -> Market:
     """
     listed: dict[int, SlotOpened] = {}
     for each in slots:
-        quotes = tuple(
-            _paid_for(quoted) if is_reserved(quoted.quote) else quoted.as_listed
-            for quoted in each.quotes
-        )
+        quotes = tuple(quoted.as_listed for quoted in each.quotes)
         listed.setdefault(each.slot, replace(each, quotes=quotes))
     if not listed:
         raise ContractError("log", "holds no market: no slot was ever opened in it")
     return _market(opened, listed)
-
-
-def _paid_for(quoted: SlotQuote) -> SlotQuote:
-    """A reservation's quote without its disks."""
-    return replace(quoted, quote=replace(quoted.quote, on_demand_price_micro_usd=0))
 
 
 def market_of_log(entries: Iterable[StoredEntry]) -> Market:

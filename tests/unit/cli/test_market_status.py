@@ -61,3 +61,17 @@ def test_what_spot_is_worth_beyond_its_price_is_said_the_dearest_first():
 
     assert dict(_said(status))["spot worth"] == "west +1.10 USD/h, east +0.25 USD/h"
     assert "spot worth" not in dict(_said(replace(status, shadow_prices=())))
+
+
+def test_advice_is_said_with_its_age_and_that_nothing_is_decided_by_it():
+    given = replace(QUOTES[0].quote, placement_score=7, scored_ns=START_NS - 3 * 3600 * 10**9)
+    status = MarketStatus(
+        state=MarketState.OPEN,
+        clock=ClockReading(market_ns=START_NS, slot=0, slot_s=1800),
+        quotes=(replace(QUOTES[0], quote=given), QUOTES[1]),
+    )
+
+    said = dict(_said(status))["advice"]
+
+    assert said == f"{given.offering_id} 7/10 (3 h old); nothing is decided by it"
+    assert "advice" not in dict(_said(replace(status, quotes=QUOTES)))

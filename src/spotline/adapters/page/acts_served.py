@@ -15,11 +15,11 @@ from starlette.routing import BaseRoute, Route
 from spotline.adapters.page.app import html
 from spotline.adapters.page.job_text import job_of_text
 from spotline.adapters.page.rendering import rendered
-from spotline.adapters.page.site import Site, Visit
+from spotline.adapters.page.site import PageSite, Visit
 from spotline.adapters.web.problems import status_of
 from spotline.application.identity.permission import role_denial, whole_denial
 from spotline.application.page.acting_ports import Acting
-from spotline.application.page.acts import Act, Done, Follows, Said
+from spotline.application.page.acts import ActDone, Follows, FormSaid, PageAct
 from spotline.application.page.acts_on_jobs import Cancel, Submit, Update
 from spotline.application.page.acts_on_system import (
     DropParked,
@@ -32,7 +32,7 @@ from spotline.application.page.acts_on_system import (
 from spotline.application.read_model.ports import InputProblem, ViewRefused, refused_input
 from spotline.contracts.access import HTTP_ACTIONS
 
-ACTS: Sequence[Act] = (
+ACTS: Sequence[PageAct] = (
     Submit(job_of_text),
     Update(),
     Cancel(),
@@ -55,8 +55,8 @@ class _Form:
     visit: Visit
     fields: Mapping[str, str] = field(default_factory=dict)
 
-    def said(self) -> Said:
-        return Said(self.fields, self.visit.reader.tenant)
+    def said(self) -> FormSaid:
+        return FormSaid(self.fields, self.visit.reader.tenant)
 
     def values(self) -> dict[str, str]:
         return {name: said for name, said in self.fields.items() if name not in _OWN_FIELDS}
@@ -65,21 +65,21 @@ class _Form:
 class ActPages:
     """Serves what people can do; each act is done in the caller's own name."""
 
-    def __init__(self, site: Site, acting: Acting, acts: Sequence[Act] = ACTS) -> None:
+    def __init__(self, site: PageSite, acting: Acting, acts: Sequence[PageAct] = ACTS) -> None:
         self._site = site
         self._acting = acting
         self._acts = tuple(acts)
 
     def paths(self) -> frozenset[str]:
         """Where forms are taken."""
-        return frozenset(map(path_of, self._acts))
+        return frozenset(map(act_path, self._acts))
 
     def routes(self) -> list[BaseRoute]:
         """A form for each act, and the list of them."""
         routes: list[BaseRoute] = [Route(INDEX, self._index, methods=["GET"])]
         for act in self._acts:
-            routes.append(Route(path_of(act), self._asking(act), methods=["GET"]))
-            routes.append(Route(path_of(act), self._acting_on(act), methods=["POST"]))
+            routes.append(Route(act_path(act), self._asking(act), methods=["GET"]))
+            routes.append(Route(act_path(act), self._acting_on(act), methods=["POST"]))
         return routes
 
     async def _index(self, request: Request) -> Response:
@@ -87,21 +87,21 @@ class ActPages:
             visit = await self._site.visit(request, HTTP_ACTIONS[f"GET {INDEX}"])
         except ViewRefused as refused:
             return self._site.pages.refusal(request, refused)
-        listed = [(act, path_of(act), may_not(act, visit)) for act in self._acts]
+        listed = [(act, act_path(act), may_not(act, visit)) for act in self._acts]
         return self._page("acts.html", INDEX, visit, listed=listed)
 
-    def _asking(self, act: Act) -> Callable[[Request], Awaitable[Response]]:
+    def _asking(self, act: PageAct) -> Callable[[Request], Awaitable[Response]]:
         async def asked(request: Request) -> Response:
             try:
-                visit = await self._site.visit(request, HTTP_ACTIONS[f"GET {path_of(act)}"])
+                visit = await self._site.visit(request, HTTP_ACTIONS[f"GET {act_path(act)}"])
             except ViewRefused as refused:
                 return self._site.pages.refusal(request, refused)
             return self._form_page(act, _Form(visit=visit, fields=dict(request.query_params)))
 
         return asked
 
-    def _acting_on(self, act: Act) -> Callable[[Request], Awaitable[Response]]:
-        action = HTTP_ACTIONS[f"POST {path_of(act)}"]
+    def _acting_on(self, act: PageAct) -> Callable[[Request], Awaitable[Response]]:
+        action = HTTP_ACTIONS[f"POST {act_path(act)}"]
 
         async def acted(request: Request) -> Response:
             try:
@@ -116,7 +116,7 @@ class ActPages:
 
         return acted
 
-    async def _stepped(self, act: Act, form: _Form) -> Response:
+    async def _stepped(self, act: PageAct, form: _Form) -> Response:
         step = form.fields.get("step", "")
         if step not in _STEPS:
             raise refused_input(
@@ -132,11 +132,11 @@ class ActPages:
 
     # --- pages ----------------------------------------------------------------------------------
 
-    def _form_page(self, act: Act, form: _Form, refused: ViewRefused | None = None) -> Response:
+    def _form_page(self, act: PageAct, form: _Form, refused: ViewRefused | None = None) -> Response:
         status = HTTPStatus.OK if refused is None else act_status(refused)
         return self._page(
             "act.html",
-            path_of(act),
+            act_path(act),
             form.visit,
             status,
             act=act,
@@ -146,10 +146,10 @@ class ActPages:
             may_not=may_not(act, form.visit),
         )
 
-    def _confirm_page(self, act: Act, form: _Form, follows: Follows) -> Response:
+    def _confirm_page(self, act: PageAct, form: _Form, follows: Follows) -> Response:
         return self._page(
             "act_confirm.html",
-            path_of(act),
+            act_path(act),
             form.visit,
             act=act,
             values={**form.values(), **follows.keeps},
@@ -157,8 +157,8 @@ class ActPages:
             request_id=uuid.uuid4().hex,
         )
 
-    def _done_page(self, act: Act, form: _Form, done: Done) -> Response:
-        return self._page("act_done.html", path_of(act), form.visit, act=act, done=done)
+    def _done_page(self, act: PageAct, form: _Form, done: ActDone) -> Response:
+        return self._page("act_done.html", act_path(act), form.visit, act=act, done=done)
 
     def _page(
         self,
@@ -173,14 +173,14 @@ class ActPages:
         return html(text, status)
 
 
-def path_of(act: Act) -> str:
+def act_path(act: PageAct) -> str:
     """Where an act is asked for."""
     return f"{INDEX}/{act.name}"
 
 
-def may_not(act: Act, visit: Visit) -> str:
+def may_not(act: PageAct, visit: Visit) -> str:
     """Why a caller may not, and which role would; empty where he may."""
-    caller, action = visit.reader.caller, HTTP_ACTIONS[f"POST {path_of(act)}"]
+    caller, action = visit.reader.caller, HTTP_ACTIONS[f"POST {act_path(act)}"]
     if caller is None:
         return ""
     if role_denial(action, caller) is not None:

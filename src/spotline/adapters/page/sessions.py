@@ -33,7 +33,7 @@ class _Open:
     seen_s: float
 
 
-class Sessions:
+class BrowserSessions:
     """Sessions by their ids, which only their browsers know: of an id its hash is kept.
 
     Parameters

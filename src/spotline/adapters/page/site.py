@@ -20,7 +20,7 @@ from spotline.adapters.page.changes import PageChanges, change_texts
 from spotline.adapters.page.desk import PageDesk
 from spotline.adapters.page.forms import CSRF_FIELD, check_origin, posted
 from spotline.adapters.page.rendering import rendered
-from spotline.adapters.page.sessions import Sessions, Tries
+from spotline.adapters.page.sessions import BrowserSessions, Tries
 from spotline.adapters.web.guarding import WebFigures, WebLimits
 from spotline.adapters.web.identity import Reader, WebDoor
 from spotline.adapters.web.problems import status_of
@@ -58,13 +58,13 @@ class SiteParts:
     secure: bool = False
     acts: bool = False
     about: Callable[[PageAsked], Awaitable[About]] = nothing_about
-    sessions: Sessions = field(default_factory=Sessions)
+    sessions: BrowserSessions = field(default_factory=BrowserSessions)
     tries: Tries = field(default_factory=Tries)
     figures: WebFigures = field(default_factory=WebFigures)
     limits: WebLimits = field(default_factory=WebLimits)
 
 
-class Site:
+class PageSite:
     """Serves pages to those who may see them."""
 
     def __init__(self, desk: PageDesk, pages: Sequence[Page], parts: SiteParts) -> None:

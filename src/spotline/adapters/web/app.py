@@ -42,7 +42,7 @@ _Served = Callable[[Request], Awaitable[Response]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Beside:
+class ServedBeside:
     """What a server answers beside the views, and where of it a form is taken."""
 
     routes: Sequence[BaseRoute] = ()
@@ -58,7 +58,7 @@ def web_app(
     system: SystemTelling | None = None,
     authenticator: Authenticator | None = None,
     denied: DeniedCallers | None = None,
-    beside: Beside | None = None,
+    beside: ServedBeside | None = None,
 ) -> ASGIApp:
     """The app that serves `views`; `hosts` as `Guard` has them. It counts in `figures`.
 
@@ -82,7 +82,7 @@ def web_app(
         )
     ]
     routes.append(Route("/healthz", _answered(asked.health), methods=["GET"]))
-    beside = beside or Beside()
+    beside = beside or ServedBeside()
     app = Starlette(routes=[*routes, *beside.routes], exception_handlers={HTTPException: _other})
     # A path is what it is: no redirect to one that ends otherwise.
     app.router.redirect_slashes = False

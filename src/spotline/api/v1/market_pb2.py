@@ -24,21 +24,21 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1cspotline/api/v1/market.proto\x12\x0fspotline.api.v1\"\x9e\x03\n\x08Offering\x12\x13\n\x0boffering_id\x18\x01 \x01(\t\x12\x10\n\x08provider\x18\x02 \x01(\t\x12\x0f\n\x07\x61\x63\x63ount\x18\x03 \x01(\t\x12\x0e\n\x06region\x18\x04 \x01(\t\x12\x0c\n\x04zone\x18\x05 \x01(\t\x12\x15\n\rinstance_type\x18\x06 \x01(\t\x12\x11\n\tgpu_model\x18\x07 \x01(\t\x12\x19\n\x11gpus_per_instance\x18\x08 \x01(\x03\x12\x12\n\nquota_pool\x18\t \x01(\t\x12\x19\n\x11native_price_unit\x18\n \x01(\t\x12\x10\n\x08\x63urrency\x18\x0b \x01(\t\x12\x1a\n\rnotice_lead_s\x18\x0c \x01(\x03H\x00\x88\x01\x01\x12\x31\n\x0breservation\x18\r \x01(\x0b\x32\x1c.spotline.api.v1.Reservation\x12.\n\x07\x62illing\x18\x0e \x01(\x0b\x32\x1d.spotline.api.v1.BillingRules\x12%\n\x05\x64isks\x18\x0f \x01(\x0b\x32\x16.spotline.api.v1.DisksB\x10\n\x0e_notice_lead_s\"3\n\x05\x44isks\x12\n\n\x02gb\x18\x01 \x01(\x03\x12\x1e\n\x16micro_usd_per_gb_month\x18\x02 \x01(\x03\"?\n\x0c\x42illingRules\x12\x0f\n\x07least_s\x18\x01 \x01(\x03\x12\x1e\n\x16\x66ree_if_taken_within_s\x18\x02 \x01(\x03\"~\n\x0bReservation\x12\x11\n\tinstances\x18\x01 \x01(\x03\x12\x0f\n\x07\x65nds_ns\x18\x02 \x01(\x03\x12\x1c\n\x14sunk_price_micro_usd\x18\x03 \x01(\x03\x12\x0c\n\x04plan\x18\x04 \x01(\t\x12\x1f\n\x17plan_micro_usd_per_hour\x18\x05 \x01(\x03\"K\n\x05\x43ount\x12\x11\n\tinstances\x18\x01 \x01(\x03\x12/\n\nprovenance\x18\x02 \x01(\x0e\x32\x1b.spotline.api.v1.Provenance\"\xd7\x01\n\x05Quote\x12\x13\n\x0boffering_id\x18\x01 \x01(\t\x12\x13\n\x0bts_event_ns\x18\x02 \x01(\x03\x12\x1c\n\x14spot_price_micro_usd\x18\x03 \x01(\x03\x12!\n\x19on_demand_price_micro_usd\x18\x04 \x01(\x03\x12.\n\x0espot_available\x18\x05 \x01(\x0b\x32\x16.spotline.api.v1.Count\x12\x33\n\x13on_demand_available\x18\x06 \x01(\x0b\x32\x16.spotline.api.v1.Count\"\xe9\x01\n\tSlotQuote\x12%\n\x05quote\x18\x01 \x01(\x0b\x32\x16.spotline.api.v1.Quote\x12\r\n\x05\x61ge_s\x18\x02 \x01(\x03\x12(\n quarantined_spot_price_micro_usd\x18\x03 \x01(\x03\x12-\n%quarantined_on_demand_price_micro_usd\x18\x04 \x01(\x03\x12#\n\x1blisted_spot_price_micro_usd\x18\x05 \x01(\x03\x12(\n listed_on_demand_price_micro_usd\x18\x06 \x01(\x03\"\xc7\x01\n\x0cMarketOpened\x12,\n\tofferings\x18\x01 \x03(\x0b\x32\x19.spotline.api.v1.Offering\x12\x0e\n\x06slot_s\x18\x02 \x01(\x03\x12\x1b\n\x13\x66irst_slot_start_ns\x18\x03 \x01(\x03\x12\x0e\n\x06source\x18\x04 \x01(\t\x12\x0f\n\x07\x65nds_ns\x18\x05 \x01(\x03\x12\x16\n\x0ewaits_for_work\x18\x06 \x01(\x08\x12#\n\x04mode\x18\x07 \x01(\x0e\x32\x15.spotline.api.v1.Mode\"t\n\x0bMarketClock\x12\x11\n\tmarket_ns\x18\x01 \x01(\x03\x12\x0c\n\x04slot\x18\x02 \x01(\x03\x12\x0e\n\x06slot_s\x18\x03 \x01(\x03\x12\x0f\n\x07wall_ns\x18\x04 \x01(\x03\x12#\n\x04mode\x18\x05 \x01(\x0e\x32\x15.spotline.api.v1.Mode\"6\n\rQuoteObserved\x12%\n\x05quote\x18\x01 \x01(\x0b\x32\x16.spotline.api.v1.Quote\"\xae\x01\n\nSlotOpened\x12\x0c\n\x04slot\x18\x01 \x01(\x03\x12\x13\n\x0bts_event_ns\x18\x02 \x01(\x03\x12\x0e\n\x06slot_s\x18\x03 \x01(\x03\x12*\n\x06quotes\x18\x04 \x03(\x0b\x32\x1a.spotline.api.v1.SlotQuote\x12\x0c\n\x04last\x18\x05 \x01(\x08\x12#\n\x04mode\x18\x06 \x01(\x0e\x32\x15.spotline.api.v1.Mode\x12\x0e\n\x06missed\x18\x07 \x01(\x03*b\n\x0c\x43\x61pacityType\x12\x1d\n\x19\x43\x41PACITY_TYPE_UNSPECIFIED\x10\x00\x12\x16\n\x12\x43\x41PACITY_TYPE_SPOT\x10\x01\x12\x1b\n\x17\x43\x41PACITY_TYPE_ON_DEMAND\x10\x02*r\n\nProvenance\x12\x1a\n\x16PROVENANCE_UNSPECIFIED\x10\x00\x12\x17\n\x13PROVENANCE_OBSERVED\x10\x01\x12\x17\n\x13PROVENANCE_INFERRED\x10\x02\x12\x16\n\x12PROVENANCE_UNKNOWN\x10\x03*N\n\x04Mode\x12\x14\n\x10MODE_UNSPECIFIED\x10\x00\x12\x10\n\x0cMODE_OBSERVE\x10\x01\x12\x0f\n\x0bMODE_SHADOW\x10\x02\x12\r\n\tMODE_LIVE\x10\x03*\x98\x01\n\x0bMarketState\x12\x1c\n\x18MARKET_STATE_UNSPECIFIED\x10\x00\x12\x19\n\x15MARKET_STATE_NOT_OPEN\x10\x01\x12\x15\n\x11MARKET_STATE_OPEN\x10\x02\x12!\n\x1dMARKET_STATE_WAITING_FOR_WORK\x10\x03\x12\x16\n\x12MARKET_STATE_ENDED\x10\x04\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1cspotline/api/v1/market.proto\x12\x0fspotline.api.v1\"\x9e\x03\n\x08Offering\x12\x13\n\x0boffering_id\x18\x01 \x01(\t\x12\x10\n\x08provider\x18\x02 \x01(\t\x12\x0f\n\x07\x61\x63\x63ount\x18\x03 \x01(\t\x12\x0e\n\x06region\x18\x04 \x01(\t\x12\x0c\n\x04zone\x18\x05 \x01(\t\x12\x15\n\rinstance_type\x18\x06 \x01(\t\x12\x11\n\tgpu_model\x18\x07 \x01(\t\x12\x19\n\x11gpus_per_instance\x18\x08 \x01(\x03\x12\x12\n\nquota_pool\x18\t \x01(\t\x12\x19\n\x11native_price_unit\x18\n \x01(\t\x12\x10\n\x08\x63urrency\x18\x0b \x01(\t\x12\x1a\n\rnotice_lead_s\x18\x0c \x01(\x03H\x00\x88\x01\x01\x12\x31\n\x0breservation\x18\r \x01(\x0b\x32\x1c.spotline.api.v1.Reservation\x12.\n\x07\x62illing\x18\x0e \x01(\x0b\x32\x1d.spotline.api.v1.BillingRules\x12%\n\x05\x64isks\x18\x0f \x01(\x0b\x32\x16.spotline.api.v1.DisksB\x10\n\x0e_notice_lead_s\"3\n\x05\x44isks\x12\n\n\x02gb\x18\x01 \x01(\x03\x12\x1e\n\x16micro_usd_per_gb_month\x18\x02 \x01(\x03\"?\n\x0c\x42illingRules\x12\x0f\n\x07least_s\x18\x01 \x01(\x03\x12\x1e\n\x16\x66ree_if_taken_within_s\x18\x02 \x01(\x03\"~\n\x0bReservation\x12\x11\n\tinstances\x18\x01 \x01(\x03\x12\x0f\n\x07\x65nds_ns\x18\x02 \x01(\x03\x12\x1c\n\x14sunk_price_micro_usd\x18\x03 \x01(\x03\x12\x0c\n\x04plan\x18\x04 \x01(\t\x12\x1f\n\x17plan_micro_usd_per_hour\x18\x05 \x01(\x03\"K\n\x05\x43ount\x12\x11\n\tinstances\x18\x01 \x01(\x03\x12/\n\nprovenance\x18\x02 \x01(\x0e\x32\x1b.spotline.api.v1.Provenance\"\x83\x02\n\x05Quote\x12\x13\n\x0boffering_id\x18\x01 \x01(\t\x12\x13\n\x0bts_event_ns\x18\x02 \x01(\x03\x12\x1c\n\x14spot_price_micro_usd\x18\x03 \x01(\x03\x12!\n\x19on_demand_price_micro_usd\x18\x04 \x01(\x03\x12.\n\x0espot_available\x18\x05 \x01(\x0b\x32\x16.spotline.api.v1.Count\x12\x33\n\x13on_demand_available\x18\x06 \x01(\x0b\x32\x16.spotline.api.v1.Count\x12\x17\n\x0fplacement_score\x18\x07 \x01(\x03\x12\x11\n\tscored_ns\x18\x08 \x01(\x03\"\xe9\x01\n\tSlotQuote\x12%\n\x05quote\x18\x01 \x01(\x0b\x32\x16.spotline.api.v1.Quote\x12\r\n\x05\x61ge_s\x18\x02 \x01(\x03\x12(\n quarantined_spot_price_micro_usd\x18\x03 \x01(\x03\x12-\n%quarantined_on_demand_price_micro_usd\x18\x04 \x01(\x03\x12#\n\x1blisted_spot_price_micro_usd\x18\x05 \x01(\x03\x12(\n listed_on_demand_price_micro_usd\x18\x06 \x01(\x03\"\xc7\x01\n\x0cMarketOpened\x12,\n\tofferings\x18\x01 \x03(\x0b\x32\x19.spotline.api.v1.Offering\x12\x0e\n\x06slot_s\x18\x02 \x01(\x03\x12\x1b\n\x13\x66irst_slot_start_ns\x18\x03 \x01(\x03\x12\x0e\n\x06source\x18\x04 \x01(\t\x12\x0f\n\x07\x65nds_ns\x18\x05 \x01(\x03\x12\x16\n\x0ewaits_for_work\x18\x06 \x01(\x08\x12#\n\x04mode\x18\x07 \x01(\x0e\x32\x15.spotline.api.v1.Mode\"t\n\x0bMarketClock\x12\x11\n\tmarket_ns\x18\x01 \x01(\x03\x12\x0c\n\x04slot\x18\x02 \x01(\x03\x12\x0e\n\x06slot_s\x18\x03 \x01(\x03\x12\x0f\n\x07wall_ns\x18\x04 \x01(\x03\x12#\n\x04mode\x18\x05 \x01(\x0e\x32\x15.spotline.api.v1.Mode\"6\n\rQuoteObserved\x12%\n\x05quote\x18\x01 \x01(\x0b\x32\x16.spotline.api.v1.Quote\"\xae\x01\n\nSlotOpened\x12\x0c\n\x04slot\x18\x01 \x01(\x03\x12\x13\n\x0bts_event_ns\x18\x02 \x01(\x03\x12\x0e\n\x06slot_s\x18\x03 \x01(\x03\x12*\n\x06quotes\x18\x04 \x03(\x0b\x32\x1a.spotline.api.v1.SlotQuote\x12\x0c\n\x04last\x18\x05 \x01(\x08\x12#\n\x04mode\x18\x06 \x01(\x0e\x32\x15.spotline.api.v1.Mode\x12\x0e\n\x06missed\x18\x07 \x01(\x03*b\n\x0c\x43\x61pacityType\x12\x1d\n\x19\x43\x41PACITY_TYPE_UNSPECIFIED\x10\x00\x12\x16\n\x12\x43\x41PACITY_TYPE_SPOT\x10\x01\x12\x1b\n\x17\x43\x41PACITY_TYPE_ON_DEMAND\x10\x02*r\n\nProvenance\x12\x1a\n\x16PROVENANCE_UNSPECIFIED\x10\x00\x12\x17\n\x13PROVENANCE_OBSERVED\x10\x01\x12\x17\n\x13PROVENANCE_INFERRED\x10\x02\x12\x16\n\x12PROVENANCE_UNKNOWN\x10\x03*N\n\x04Mode\x12\x14\n\x10MODE_UNSPECIFIED\x10\x00\x12\x10\n\x0cMODE_OBSERVE\x10\x01\x12\x0f\n\x0bMODE_SHADOW\x10\x02\x12\r\n\tMODE_LIVE\x10\x03*\x98\x01\n\x0bMarketState\x12\x1c\n\x18MARKET_STATE_UNSPECIFIED\x10\x00\x12\x19\n\x15MARKET_STATE_NOT_OPEN\x10\x01\x12\x15\n\x11MARKET_STATE_OPEN\x10\x02\x12!\n\x1dMARKET_STATE_WAITING_FOR_WORK\x10\x03\x12\x16\n\x12MARKET_STATE_ENDED\x10\x04\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'spotline.api.v1.market_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_CAPACITYTYPE']._serialized_start=1796
-  _globals['_CAPACITYTYPE']._serialized_end=1894
-  _globals['_PROVENANCE']._serialized_start=1896
-  _globals['_PROVENANCE']._serialized_end=2010
-  _globals['_MODE']._serialized_start=2012
-  _globals['_MODE']._serialized_end=2090
-  _globals['_MARKETSTATE']._serialized_start=2093
-  _globals['_MARKETSTATE']._serialized_end=2245
+  _globals['_CAPACITYTYPE']._serialized_start=1840
+  _globals['_CAPACITYTYPE']._serialized_end=1938
+  _globals['_PROVENANCE']._serialized_start=1940
+  _globals['_PROVENANCE']._serialized_end=2054
+  _globals['_MODE']._serialized_start=2056
+  _globals['_MODE']._serialized_end=2134
+  _globals['_MARKETSTATE']._serialized_start=2137
+  _globals['_MARKETSTATE']._serialized_end=2289
   _globals['_OFFERING']._serialized_start=50
   _globals['_OFFERING']._serialized_end=464
   _globals['_DISKS']._serialized_start=466
@@ -50,15 +50,15 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_COUNT']._serialized_start=712
   _globals['_COUNT']._serialized_end=787
   _globals['_QUOTE']._serialized_start=790
-  _globals['_QUOTE']._serialized_end=1005
-  _globals['_SLOTQUOTE']._serialized_start=1008
-  _globals['_SLOTQUOTE']._serialized_end=1241
-  _globals['_MARKETOPENED']._serialized_start=1244
-  _globals['_MARKETOPENED']._serialized_end=1443
-  _globals['_MARKETCLOCK']._serialized_start=1445
-  _globals['_MARKETCLOCK']._serialized_end=1561
-  _globals['_QUOTEOBSERVED']._serialized_start=1563
-  _globals['_QUOTEOBSERVED']._serialized_end=1617
-  _globals['_SLOTOPENED']._serialized_start=1620
-  _globals['_SLOTOPENED']._serialized_end=1794
+  _globals['_QUOTE']._serialized_end=1049
+  _globals['_SLOTQUOTE']._serialized_start=1052
+  _globals['_SLOTQUOTE']._serialized_end=1285
+  _globals['_MARKETOPENED']._serialized_start=1288
+  _globals['_MARKETOPENED']._serialized_end=1487
+  _globals['_MARKETCLOCK']._serialized_start=1489
+  _globals['_MARKETCLOCK']._serialized_end=1605
+  _globals['_QUOTEOBSERVED']._serialized_start=1607
+  _globals['_QUOTEOBSERVED']._serialized_end=1661
+  _globals['_SLOTOPENED']._serialized_start=1664
+  _globals['_SLOTOPENED']._serialized_end=1838
 # @@protoc_insertion_point(module_scope)

@@ -351,6 +351,8 @@ class Quote(_message.Message):
     ON_DEMAND_PRICE_MICRO_USD_FIELD_NUMBER: _builtins.int
     SPOT_AVAILABLE_FIELD_NUMBER: _builtins.int
     ON_DEMAND_AVAILABLE_FIELD_NUMBER: _builtins.int
+    PLACEMENT_SCORE_FIELD_NUMBER: _builtins.int
+    SCORED_NS_FIELD_NUMBER: _builtins.int
     offering_id: _builtins.str
     """Which offering."""
     ts_event_ns: _builtins.int
@@ -359,6 +361,10 @@ class Quote(_message.Message):
     """Spot price, micro-USD per instance-hour, > 0."""
     on_demand_price_micro_usd: _builtins.int
     """On-demand price, micro-USD per instance-hour, > 0; 0 on a reservation, which is paid for."""
+    placement_score: _builtins.int
+    """The provider's advice on how likely spot is to be had, 1 to 10; 0 for none. Nothing follows it."""
+    scored_ns: _builtins.int
+    """When that was given, ns since the epoch."""
     @_builtins.property
     def spot_available(self) -> Global___Count:
         """Spot instances to be had."""
@@ -376,10 +382,12 @@ class Quote(_message.Message):
         on_demand_price_micro_usd: _builtins.int = ...,
         spot_available: Global___Count | None = ...,
         on_demand_available: Global___Count | None = ...,
+        placement_score: _builtins.int = ...,
+        scored_ns: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["on_demand_available", b"on_demand_available", "spot_available", b"spot_available"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["offering_id", b"offering_id", "on_demand_available", b"on_demand_available", "on_demand_price_micro_usd", b"on_demand_price_micro_usd", "spot_available", b"spot_available", "spot_price_micro_usd", b"spot_price_micro_usd", "ts_event_ns", b"ts_event_ns"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["offering_id", b"offering_id", "on_demand_available", b"on_demand_available", "on_demand_price_micro_usd", b"on_demand_price_micro_usd", "placement_score", b"placement_score", "scored_ns", b"scored_ns", "spot_available", b"spot_available", "spot_price_micro_usd", b"spot_price_micro_usd", "ts_event_ns", b"ts_event_ns"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

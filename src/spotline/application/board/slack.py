@@ -79,7 +79,11 @@ def pace_of(entry: BoardEntry, job: Job, market: MarketFold, now_ns: int) -> Job
 
 @lru_cache(maxsize=4096)
 def _program(
-    job: Job, throughput: Throughput, notice_lead_s: int, slot_s: int, first_slot_start_ns: int
+    job: Job,
+    throughput: Throughput,
+    notice_lead_s: int | None,
+    slot_s: int,
+    first_slot_start_ns: int,
 ) -> JobProgram:
     """The job at a throughput; kept apart from the programs that decisions ask for again and again."""
     return compile_program(

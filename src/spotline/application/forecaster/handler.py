@@ -18,8 +18,8 @@ from spotline.domain.forecasting.law_book import LawBook
 from spotline.domain.market.forecast import CountProbability, ForecastStep, OfferingForecast
 from spotline.domain.market.law import law_id_of
 from spotline.domain.market.named_law import NamedLaw
+from spotline.domain.market.offering import is_reserved
 from spotline.domain.market.prior_laws import NO_PRIORS, PriorLaws
-from spotline.domain.market.reservations import is_reserved
 from spotline.domain.units import PPM
 
 SPEC = Spec(

@@ -116,10 +116,12 @@ def _kinds(offerings: Sequence[Offering]) -> dict[str, str]:
 
 
 def _kind(offering: Offering) -> str:
+    # Prices of others take what is stated by now; what a reservation costs is told by its offering.
+    disks = offering.disks if offering.reservation is not None else None
     return (
         f"{offering.gpus_per_instance} x {offering.gpu_model} as {offering.instance_type} "
         f"in {offering.quota_pool}"
-    )
+    ) + ("" if disks is None else f" with disks for {disks.micro_usd_per_hour / 1e6:.6f} USD/h")
 
 
 def _named(offerings: Mapping[str, str]) -> str:

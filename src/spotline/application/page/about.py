@@ -32,6 +32,14 @@ class AuditLine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OtherLog:
+    """Another recorded log whose pages are served beside these; `address` is that of its first page."""
+
+    name: str
+    address: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class About:
     """Of which run the pages are.
 
@@ -41,7 +49,7 @@ class About:
     `system` is what services say of themselves, None where none runs. `parked_content` is what parked
     entries hold, as JSON, by service and event id. `audit` is the newest first, empty for callers
     who may not see it. `replay` is what was asked of a recorded log, None
-    of a running system.
+    of a running system; `others` are logs of the same folder.
     """
 
     selector: SelectorOptions | None = None
@@ -53,6 +61,7 @@ class About:
     parked_content: Mapping[ParkedKey, str] = field(default_factory=dict)
     audit: tuple[AuditLine, ...] = ()
     replay: ReplayShown | None = None
+    others: tuple[OtherLog, ...] = ()
 
 
 NOTHING_KNOWN = About()

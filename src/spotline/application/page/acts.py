@@ -59,7 +59,7 @@ class Follows:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Done:
+class ActDone:
     """What was done, and where it can be seen."""
 
     says: str
@@ -67,7 +67,7 @@ class Done:
     see: str = ""
 
 
-class Said:
+class FormSaid:
     """The fields of a form, by their names; `tenant` is whose the caller is, empty for nobody's."""
 
     def __init__(self, fields: Mapping[str, str], tenant: str = "") -> None:
@@ -118,7 +118,7 @@ class Said:
         return tuple(self.text(name, longest=8_000).replace(",", " ").split())
 
 
-class Act(Protocol):
+class PageAct(Protocol):
     """Something that people can do."""
 
     @property
@@ -141,11 +141,11 @@ class Act(Protocol):
         """What it asks for."""
         ...
 
-    async def follows(self, acts: Acts, said: Said) -> Follows:
+    async def follows(self, acts: Acts, said: FormSaid) -> Follows:
         """What would follow; changes nothing. `ViewRefused` where the form is wrong."""
         ...
 
-    async def do(self, acts: Acts, said: Said, request_id: str) -> Done:
+    async def do(self, acts: Acts, said: FormSaid, request_id: str) -> ActDone:
         """Do it. The same request id is the same effect."""
         ...
 

@@ -9,7 +9,7 @@ from typing import Any
 from spotline.application.allocator.messages import PlanAnswer, PlanRequest
 from spotline.application.allocator.updates import JobChange, changed, left_of
 from spotline.application.page.acting_ports import Acts
-from spotline.application.page.acts import ActField, Done, Follows, Said
+from spotline.application.page.acts import ActDone, ActField, Follows, FormSaid
 from spotline.application.read_model.ports import InputProblem, refused_input
 from spotline.domain.jobs.draft import JobDraft
 from spotline.domain.jobs.job import Deadline, Job
@@ -34,7 +34,7 @@ class Submit:
         ActField(name="file", label="Job file (YAML)", kind="long", required=True),
     )
 
-    async def follows(self, acts: Acts, said: Said) -> Follows:
+    async def follows(self, acts: Acts, said: FormSaid) -> Follows:
         """Its quote."""
         job = await self._job(acts, said)
         answer = await acts.jobs.plan(
@@ -46,17 +46,17 @@ class Submit:
             f"{name} is handed in, and bought for from the next slot on.", answer, planned
         )
 
-    async def do(self, acts: Acts, said: Said, request_id: str) -> Done:
+    async def do(self, acts: Acts, said: FormSaid, request_id: str) -> ActDone:
         """Submit it; equal files are the same job."""
         receipt = await acts.jobs.submit(await self._job(acts, said))
         done = "was there already" if receipt.already_submitted else "is handed in"
-        return Done(
+        return ActDone(
             says=f"Job {receipt.job_id[:8]} {done}.",
             path=f"/jobs/{receipt.job_id}",
             see="See the job",
         )
 
-    async def _job(self, acts: Acts, said: Said) -> Job | JobDraft:
+    async def _job(self, acts: Acts, said: FormSaid) -> Job | JobDraft:
         text = said.text("file", required=True, longest=_MOST_FILE)
         clock = (await acts.jobs.market()).clock
         return self.read(text, said.tenant, None if clock is None else clock.market_ns)
@@ -80,7 +80,7 @@ class Update:
         ActField(name="value_usd", label="Value, USD", note="what finishing on time is worth"),
     )
 
-    async def follows(self, acts: Acts, said: Said) -> Follows:
+    async def follows(self, acts: Acts, said: FormSaid) -> Follows:
         """A new quote for the work that is left."""
         status = await acts.jobs.get(said.text("job_id", required=True))
         change = self._change(status.job, status.etag, said)
@@ -101,19 +101,19 @@ class Update:
         more = f"Of its work {100 - status.progress_ppm * 100 / PPM:.1f} % is left: that is quoted."
         return replace(found, says=(*found.says, more), before=before, keeps=keeps)
 
-    async def do(self, acts: Acts, said: Said, request_id: str) -> Done:
+    async def do(self, acts: Acts, said: FormSaid, request_id: str) -> ActDone:
         """Change it, unless it has changed since the page was made."""
         job_id = said.text("job_id", required=True)
         status = await acts.jobs.get(job_id)
         change = self._change(status.job, said.text("etag") or status.etag, said)
         receipt = await acts.jobs.update(replace(change, request_id=request_id))
-        return Done(
+        return ActDone(
             says=f"{_name(receipt.status.job)} is changed.",
             path=f"/jobs/{receipt.status.job.job_id}",
             see="See the job",
         )
 
-    def _change(self, job: Job, etag: str, said: Said) -> JobChange:
+    def _change(self, job: Job, etag: str, said: FormSaid) -> JobChange:
         values: dict[str, Any] = {}
         at_ns = said.time_ns("deadline")
         if at_ns is not None:
@@ -138,7 +138,7 @@ class Cancel:
     says: str = "Withdraw a job: what it holds is given back, and it is not taken up again."
     fields: tuple[ActField, ...] = (_JOB,)
 
-    async def follows(self, acts: Acts, said: Said) -> Follows:
+    async def follows(self, acts: Acts, said: FormSaid) -> Follows:
         """What is given up."""
         status = await acts.jobs.get(said.text("job_id", required=True))
         if status.state.over:
@@ -153,11 +153,11 @@ class Cancel:
             )
         )
 
-    async def do(self, acts: Acts, said: Said, request_id: str) -> Done:
+    async def do(self, acts: Acts, said: FormSaid, request_id: str) -> ActDone:
         """Cancel it."""
         job_id = said.text("job_id", required=True)
         over = await acts.jobs.cancel(job_id, request_id=request_id)
-        return Done(
+        return ActDone(
             says=f"Job {job_id[:8]} {'was over already' if over else 'is withdrawn'}.",
             path=f"/jobs/{job_id}",
             see="See the job",

@@ -12,7 +12,7 @@ from spotline.application.operations.messages import (
     Resume,
 )
 from spotline.application.page.acting_ports import Acts
-from spotline.application.page.acts import ActField, Done, Follows, Said
+from spotline.application.page.acts import ActDone, ActField, Follows, FormSaid
 from spotline.application.read_model.ports import InputProblem, refused_input
 from spotline.domain.limits.freezes import Freeze, FreezeScope
 from spotline.domain.modes import Mode
@@ -40,7 +40,7 @@ class StopBuying:
     says: str = "Nothing more is bought, for everything or a part, until somebody goes on."
     fields: tuple[ActField, ...] = (_SCOPE, _KEY, _DETAIL)
 
-    async def follows(self, acts: Acts, said: Said) -> Follows:
+    async def follows(self, acts: Acts, said: FormSaid) -> Follows:
         """What is not bought, and what stays."""
         scope, key = _scope_of(said)
         said.text("detail")
@@ -52,13 +52,13 @@ class StopBuying:
             )
         )
 
-    async def do(self, acts: Acts, said: Said, request_id: str) -> Done:
+    async def do(self, acts: Acts, said: FormSaid, request_id: str) -> ActDone:
         """Pause."""
         scope, key = _scope_of(said)
         paused = await acts.operations.pause(
             Pause(request_id=request_id, scope=scope, key=key, detail=said.text("detail"))
         )
-        return Done(
+        return ActDone(
             says=f"Buying stops for {_where(paused.freeze.scope, paused.freeze.key)}.",
             path="/act/resume",
             see="Go on buying",
@@ -79,7 +79,7 @@ class GoOnBuying:
         _DETAIL,
     )
 
-    async def follows(self, acts: Acts, said: Said) -> Follows:
+    async def follows(self, acts: Acts, said: FormSaid) -> Follows:
         """Which stops are in force, and which end."""
         freeze_id = said.text("freeze_id")
         scope, key = _scope_of(said) if not freeze_id else (FreezeScope.SYSTEM, "")
@@ -103,7 +103,7 @@ class GoOnBuying:
             )
         )
 
-    async def do(self, acts: Acts, said: Said, request_id: str) -> Done:
+    async def do(self, acts: Acts, said: FormSaid, request_id: str) -> ActDone:
         """Resume."""
         freeze_id = said.text("freeze_id")
         scope, key = (None, "") if freeze_id else _scope_of(said)
@@ -117,7 +117,7 @@ class GoOnBuying:
             )
         )
         ended = "; ".join(map(_freeze, resumed.ended)) or "it had ended already"
-        return Done(says=f"Buying goes on: {ended}.", path="/", see="See what is happening")
+        return ActDone(says=f"Buying goes on: {ended}.", path="/", see="See what is happening")
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ class SetMode:
         ActField(name="reason", label="Why", note="kept in the log and the audit", required=True),
     )
 
-    async def follows(self, acts: Acts, said: Said) -> Follows:
+    async def follows(self, acts: Acts, said: FormSaid) -> Follows:
         """From which mode to which."""
         wanted = self._wanted(said, "")
         modes = await acts.operations.account_modes()
@@ -150,16 +150,16 @@ class SetMode:
             says=(f"{wanted.account}: {before.value} becomes {wanted.mode.value}.", means)
         )
 
-    async def do(self, acts: Acts, said: Said, request_id: str) -> Done:
+    async def do(self, acts: Acts, said: FormSaid, request_id: str) -> ActDone:
         """Set it."""
         done = (await acts.operations.set_account_mode(self._wanted(said, request_id))).set
-        return Done(
+        return ActDone(
             says=f"{done.account} is in mode {done.mode.value}.",
             path="/system",
             see="See the system",
         )
 
-    def _wanted(self, said: Said, request_id: str) -> ModeWanted:
+    def _wanted(self, said: FormSaid, request_id: str) -> ModeWanted:
         return ModeWanted(
             request_id=request_id,
             account=said.text("account", required=True),
@@ -177,7 +177,7 @@ class RetryParked:
     says: str = "Publish what a service could not take again, for that service alone."
     fields: tuple[ActField, ...] = (_SERVICE, _EVENT)
 
-    async def follows(self, acts: Acts, said: Said) -> Follows:
+    async def follows(self, acts: Acts, said: FormSaid) -> Follows:
         """What it is, and why it was parked."""
         found = await _parked(acts, said)
         if found is None:
@@ -190,14 +190,16 @@ class RetryParked:
             )
         )
 
-    async def do(self, acts: Acts, said: Said, request_id: str) -> Done:
+    async def do(self, acts: Acts, said: FormSaid, request_id: str) -> ActDone:
         """Retry it."""
         again = await acts.operations.retry_parked(
             said.text("service", required=True),
             said.text("event_id", required=True),
             request_id=request_id,
         )
-        return Done(says=f"Published again as {again}.", path="/system", see="See what is parked")
+        return ActDone(
+            says=f"Published again as {again}.", path="/system", see="See what is parked"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +211,7 @@ class DropParked:
     says: str = "Leave out for good what a service could not take."
     fields: tuple[ActField, ...] = (_SERVICE, _EVENT, _DETAIL)
 
-    async def follows(self, acts: Acts, said: Said) -> Follows:
+    async def follows(self, acts: Acts, said: FormSaid) -> Follows:
         """What is left out."""
         found = await _parked(acts, said)
         if found is None:
@@ -221,7 +223,7 @@ class DropParked:
             )
         )
 
-    async def do(self, acts: Acts, said: Said, request_id: str) -> Done:
+    async def do(self, acts: Acts, said: FormSaid, request_id: str) -> ActDone:
         """Drop it."""
         event_id = said.text("event_id", required=True)
         await acts.operations.drop_parked(
@@ -230,7 +232,7 @@ class DropParked:
             request_id=request_id,
             detail=said.text("detail"),
         )
-        return Done(says=f"{event_id} is given up.", path="/system", see="See what is parked")
+        return ActDone(says=f"{event_id} is given up.", path="/system", see="See what is parked")
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +250,7 @@ class Reap:
         ),
     )
 
-    async def follows(self, acts: Acts, said: Said) -> Follows:
+    async def follows(self, acts: Acts, said: FormSaid) -> Follows:
         """Which end."""
         listed = (await acts.operations.orphans()).orphans
         wanted = said.words("instance_ids") or tuple(each.instance_id for each in listed)
@@ -266,18 +268,20 @@ class Reap:
             keeps={"instance_ids": " ".join(wanted)},
         )
 
-    async def do(self, acts: Acts, said: Said, request_id: str) -> Done:
+    async def do(self, acts: Acts, said: FormSaid, request_id: str) -> ActDone:
         """Reap them."""
         ended = await acts.operations.reap_orphans(
             said.words("instance_ids"), request_id=request_id
         )
-        return Done(says=f"Being ended: {', '.join(ended)}.", path="/system", see="See the system")
+        return ActDone(
+            says=f"Being ended: {', '.join(ended)}.", path="/system", see="See the system"
+        )
 
 
 _NOT_PARKED = Follows(says=("No such entry is parked: somebody has dealt with it.",), can_be=False)
 
 
-async def _parked(acts: Acts, said: Said) -> ParkedEntry | None:
+async def _parked(acts: Acts, said: FormSaid) -> ParkedEntry | None:
     service = said.text("service", required=True)
     event_id = said.text("event_id", required=True)
     query = ParkedQuery(service=service, with_content=True)
@@ -298,7 +302,7 @@ def _entry(found: ParkedEntry) -> tuple[str, ...]:
     return f"{says}, as {parked.error or 'it could not be taken'}.", shown
 
 
-def _scope_of(said: Said) -> tuple[FreezeScope, str]:
+def _scope_of(said: FormSaid) -> tuple[FreezeScope, str]:
     scope = FreezeScope(said.choice("scope", _SCOPES))
     key = said.text("key")
     if (scope is FreezeScope.SYSTEM) is bool(key):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import NamedTuple
 
@@ -211,6 +211,7 @@ class HoldingsChapter:
     """The past of every job, by its id."""
 
     of_job: dict[str, JobPast] = field(default_factory=dict)
+    _holding: set[str] = field(default_factory=set)
 
     def fold(self, told: Applied, jobs: JobsState) -> None:
         """Apply an event; `jobs` has it already."""
@@ -243,14 +244,16 @@ class HoldingsChapter:
                 past.closed_ns = told.market_ns if entry is None else entry.closed_ns
             case AllocationDecided():
                 _mark_decision(past, told, event)
+            case JobRetryScheduled() | LaunchRefused():
+                # They have a slot alone: they happen when the log has come so far in it.
+                _mark(past, replace(told, market_ns=max(told.market_ns, board.now_ns)))
             case _:
                 _mark(past, told)
 
     def _report(self, told: Applied, event: CapacityReported, jobs: JobsState) -> None:
         at_ns = jobs.board.at_ns(event.slot, event.offset_s)
         reported = {holding.job_id: holding.lots for holding in event.holdings}
-        holding = {job_id for job_id, past in self.of_job.items() if past.open_spans}
-        for job_id in sorted(holding | reported.keys()):
+        for job_id in sorted(self._holding | reported.keys()):
             past = self.of_job.get(job_id)
             if past is None:
                 continue
@@ -264,6 +267,7 @@ class HoldingsChapter:
                         key = lot.offering_id, _paid(lot.offering_id, kind, jobs)
                         held[key] = held.get(key, 0) + count
             past.hold(at_ns, held)
+            (self._holding.add if held else self._holding.discard)(job_id)
             self._count_losses(past, told, jobs, job_id)
 
     def _count_losses(self, past: JobPast, told: Applied, jobs: JobsState, job_id: str) -> None:
@@ -295,7 +299,7 @@ class HoldingsChapter:
                     seq=told.seq,
                     instances=taken,
                     offering_id=entry.lost[0].offering_id if entry.lost else entry.offering_id,
-                    detail="with notice" if noticed >= taken else "without notice",
+                    detail=_notice_text(taken, noticed),
                 )
             )
         if moves > 0:
@@ -394,6 +398,12 @@ def _marked(event: object) -> tuple[MarkKind, int, str] | None:
             return MarkKind.CHANGED, 0, "deadline, value or budget"
         case _:
             return None
+
+
+def _notice_text(taken: int, noticed: int) -> str:
+    if noticed >= taken:
+        return "with notice"
+    return f"{noticed} of {taken} with notice" if noticed else "without notice"
 
 
 def _names(instance_ids: Sequence[str]) -> str:

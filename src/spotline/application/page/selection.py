@@ -35,7 +35,7 @@ class Round:
 
 
 @dataclass(slots=True)
-class PolicyTally:
+class DrawnJobs:
     """What the jobs that drew a policy came to; `saved` is money, value less cost, micro-USD."""
 
     drawn: int = 0
@@ -54,7 +54,7 @@ class SelectionChapter:
     """
 
     rounds: list[Round] = field(default_factory=list)
-    drawn: dict[str, PolicyTally] = field(default_factory=dict)
+    drawn: dict[str, DrawnJobs] = field(default_factory=dict)
     utility_micro_usd: dict[str, int] = field(default_factory=dict)
     rehearsed_micro_usd: dict[str, int] = field(default_factory=dict)
     learned: int = 0
@@ -67,7 +67,7 @@ class SelectionChapter:
         match event:
             case JobAdmitted():
                 self._policy_of[event.job_id] = event.policy_id
-                self.drawn.setdefault(event.policy_id, PolicyTally()).drawn += 1
+                self.drawn.setdefault(event.policy_id, DrawnJobs()).drawn += 1
             case JobClosed():
                 policy = self._policy_of.pop(event.job_id, "")
                 tally = self.drawn.get(policy)
@@ -117,7 +117,7 @@ class PolicyRow:
     utility_micro_usd: int | None
     behind_micro_usd: int | None
     rehearsed_micro_usd: int | None
-    tally: PolicyTally
+    tally: DrawnJobs
 
 
 def policy_rows(chapter: SelectionChapter) -> list[PolicyRow]:
@@ -136,7 +136,7 @@ def policy_rows(chapter: SelectionChapter) -> list[PolicyRow]:
                 utility_micro_usd=utility,
                 behind_micro_usd=behind,
                 rehearsed_micro_usd=chapter.rehearsed_micro_usd.get(name),
-                tally=chapter.drawn.get(name, PolicyTally()),
+                tally=chapter.drawn.get(name, DrawnJobs()),
             )
         )
     return sorted(

@@ -141,7 +141,10 @@ def failed_spend(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdleReservation:
-    """A reservation over a period: paid for whether it is used or not, and the part that was not."""
+    """A reservation over a period: paid for whether it is used or not, and the part that was not.
+
+    A savings plan is one, by its name, for all of its offerings; its hours are those that were used.
+    """
 
     offering_id: str
     paid_micro_usd: int
@@ -168,6 +171,7 @@ def idle_reservations(
             used = used_s.get(charge.offering_id, 0)
             used_s[charge.offering_id] = used + charge.instances * charge.held_s
     found = []
+    plans: dict[str, IdleReservation] = {}
     for offering in market.offerings:
         reservation = offering.reservation
         if reservation is None:
@@ -179,6 +183,12 @@ def idle_reservations(
         paid_s = reservation.instances * slots * market.slot_s
         used = min(used_s.get(offering.offering_id, 0), paid_s)
         price = reservation.sunk_price_micro_usd
+        if reservation.plan:
+            paid = cost_micro_usd(reservation.plan_micro_usd_per_hour, 1, slots * market.slot_s)
+            plans[reservation.plan] = _of_plan(
+                reservation.plan, plans.get(reservation.plan), paid, used, price
+            )
+            continue
         found.append(
             IdleReservation(
                 offering_id=offering.offering_id,
@@ -188,7 +198,24 @@ def idle_reservations(
                 used_instance_hours=used / S_PER_HOUR,
             )
         )
+    found += plans.values()
     return sorted(found, key=lambda row: (-row.idle_micro_usd, row.offering_id))
+
+
+def _of_plan(
+    plan: str, before: IdleReservation | None, paid: int, used_s: int, price: int
+) -> IdleReservation:
+    """A plan with what one more of its offerings used of its money, which it has once."""
+    used, hours = cost_micro_usd(price, 1, used_s), used_s / S_PER_HOUR
+    if before is not None:
+        used, hours = used + before.used_micro_usd, hours + before.used_instance_hours
+    return IdleReservation(
+        offering_id=plan,
+        paid_micro_usd=paid,
+        used_micro_usd=min(used, paid),
+        paid_instance_hours=hours,
+        used_instance_hours=hours,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,8 +10,8 @@ from spotline.domain.events.market import SlotOpened
 from spotline.domain.forecasting.state_format import pack, unpack
 from spotline.domain.market.law import MarketLaw, choose_space, learn_laws
 from spotline.domain.market.law_drift import changed_at
+from spotline.domain.market.offering import is_reserved
 from spotline.domain.market.prior_laws import NO_PRIORS, SLOT_S, PriorLaws
-from spotline.domain.market.reservations import is_reserved
 from spotline.domain.units import PPM
 
 # Counts beyond what jobs use are alike; a job that wants more sees the level of this one.

@@ -208,6 +208,9 @@ class Count:
         return self.provenance is not Provenance.UNKNOWN
 
 
+# GetSpotPlacementScores: "scored from 1 to 10".
+BEST_PLACEMENT_SCORE = 10
+
 UNKNOWN_COUNT = Count(instances=0, provenance=Provenance.UNKNOWN)
 
 
@@ -215,6 +218,7 @@ UNKNOWN_COUNT = Count(instances=0, provenance=Provenance.UNKNOWN)
     "Quote",
     "offering_id ts_event_ns spot_price_micro_usd on_demand_price_micro_usd "
     "spot_available on_demand_available",
+    later="placement_score scored_ns",
 )
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quote:
@@ -224,10 +228,13 @@ class Quote:
     0, or theirs. Who knows the offering refuses it of any other, see `check_price`. No price is above
     `MOST_PRICE_MICRO_USD`.
 
+    `placement_score` is the provider's advice on how likely spot is to be had, 1 to 10, as it was given
+    at `scored_ns`; 0: none. It is shown, and nothing is decided by it.
+
     Raises
     ------
     ValueError
-        A price is out of its range; names the field.
+        A price or a score is out of its range; names the field.
     """
 
     offering_id: str
@@ -236,8 +243,16 @@ class Quote:
     on_demand_price_micro_usd: int
     spot_available: Count
     on_demand_available: Count
+    placement_score: int = 0
+    scored_ns: int = 0
 
     def __post_init__(self) -> None:
+        if not 0 <= self.placement_score <= BEST_PLACEMENT_SCORE:
+            raise ValueError(
+                f"placement_score must lie in 0..{BEST_PLACEMENT_SCORE}, was {self.placement_score}"
+            )
+        if self.scored_ns < 0 or (self.scored_ns and not self.placement_score):
+            raise ValueError(f"scored_ns must be of a placement_score, was {self.scored_ns}")
         if self.spot_price_micro_usd <= 0:
             raise ValueError(f"spot_price_micro_usd must be > 0, was {self.spot_price_micro_usd}")
         if self.on_demand_price_micro_usd < 0:
@@ -254,6 +269,17 @@ class Quote:
     def age_s(self, now_ns: int) -> int:
         """Seconds between this quote and `now_ns`, at least 0."""
         return max(0, (now_ns - self.ts_event_ns) // NS_PER_S)
+
+
+def is_reserved(quote: Quote) -> bool:
+    """Whether a quote is of a reservation: what it offers costs nothing more, but for its disks.
+
+    The rule of `domain.jobs.offer.is_paid_for`, on a quote.
+    """
+    spot = quote.spot_available
+    return quote.on_demand_price_micro_usd == 0 or (
+        quote.spot_price_micro_usd == NO_SPOT_PRICE_MICRO_USD and spot.known and not spot.instances
+    )
 
 
 def check_price(offering: Offering, quote: Quote) -> None:

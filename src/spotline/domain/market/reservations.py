@@ -45,17 +45,6 @@ def reserved_quote(offering: Offering, opens_ns: int, slot_s: int) -> Quote:
     )
 
 
-def is_reserved(quote: Quote) -> bool:
-    """Whether a quote is of a reservation: what it offers costs nothing more, but for its disks.
-
-    The rule of `domain.jobs.offer.is_paid_for`, on a quote.
-    """
-    spot = quote.spot_available
-    return quote.on_demand_price_micro_usd == 0 or (
-        quote.spot_price_micro_usd == NO_SPOT_PRICE_MICRO_USD and spot.known and not spot.instances
-    )
-
-
 @overload
 def with_reservations(market: Market, reserved: Sequence[Offering]) -> Market: ...
 

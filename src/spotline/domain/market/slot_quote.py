@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from spotline.domain.market.offering import MOST_PRICE_MICRO_USD, CapacityType, Quote
+from spotline.domain.market.offering import MOST_PRICE_MICRO_USD, CapacityType, Quote, is_reserved
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +47,10 @@ class SlotQuote:
 
     @property
     def listed(self) -> Quote:
-        """The quote with the prices that everybody pays."""
+        """The quote with the prices that everybody pays; of a reservation nobody pays any."""
+        if is_reserved(self.quote):
+            paid = self.quote.on_demand_price_micro_usd
+            return replace(self.quote, on_demand_price_micro_usd=0) if paid else self.quote
         spot, on_demand = self.listed_spot_price_micro_usd, self.listed_on_demand_price_micro_usd
         if not (spot or on_demand):
             return self.quote

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from spotline.adapters.page.acts_served import ACTS, ActPages, path_of
+from spotline.adapters.page.acts_served import ACTS, ActPages, act_path
 from spotline.adapters.page.job_text import job_of_text
 from spotline.application.allocator.messages import PlanAnswer, SubmissionReceipt
 from spotline.application.operations.messages import Paused
@@ -21,6 +21,7 @@ from spotline.contracts.access import FORM_ACTIONS, GRPC_ACTIONS, PAGE_ACTIONS
 from spotline.contracts.reasons import Reason
 from spotline.domain.jobs.job import Job
 from spotline.domain.limits.freezes import Freeze, FreezeReason
+from tests.fakes.allocator import market_opened, slot_opened
 from tests.fakes.identities import KnownTokens
 from tests.fakes.page import Browser, RunningSite, csrf_of, running_site
 from tests.fakes.web import Answer
@@ -34,6 +35,7 @@ deadline: {hard: 2026-03-03T18:00:00+00:00}
 instances: {allowed: [1, 2]}
 throughput: {"*": {alpha_per_hour: 0.9}}
 """
+EVENTS = (market_opened(), slot_opened(0), slot_opened(1))
 SAVED = "checkpoint: {interval_s: 60, save_s: 1, size_gb: 1, location: here}\n"
 
 
@@ -153,10 +155,10 @@ async def test_an_act_is_for_whom_its_method_is(act):
         "drop": "OperationsService/DropParked",
         "reap": "OperationsService/ReapOrphans",
     }[act.name]
-    row, own = GRPC_ACTIONS[f"/spotline.api.v1.{method}"], FORM_ACTIONS[f"POST {path_of(act)}"]
+    row, own = GRPC_ACTIONS[f"/spotline.api.v1.{method}"], FORM_ACTIONS[f"POST {act_path(act)}"]
 
     assert (own.roles, own.reach, own.does) == (row.roles, row.reach, row.does)
-    assert f"GET {path_of(act)}" in PAGE_ACTIONS
+    assert f"GET {act_path(act)}" in PAGE_ACTIONS
 
 
 # --- an act ---------------------------------------------------------------------------------------
@@ -278,8 +280,17 @@ async def test_the_list_of_acts_says_what_each_takes(site):
     browser = await site.signed_in("viewer")
     said = (await browser.get("/act")).body.decode()
 
-    assert all(path_of(act) in said for act in ACTS)
+    assert all(act_path(act) in said for act in ACTS)
     assert said.count("This takes the role") == len(ACTS)
+
+
+async def test_a_page_of_now_leads_to_acts_and_one_of_then_to_none(site):
+    browser = await site.signed_in("owner")
+    site.running.feed(*EVENTS)
+    now, then = await browser.get("/jobs"), await browser.get("/jobs?at=0")
+
+    assert 'href="/act/submit"' in now.body.decode()
+    assert 'href="/act/submit"' not in then.body.decode()
 
 
 # --- a job file -----------------------------------------------------------------------------------

@@ -71,14 +71,14 @@ class Explaining:
         self._entries = RecordedEntries(small_entries())
         self._explainer = LogExplainer(selector_options(SETTINGS))
 
-    async def explain(self, query: DecisionQuery) -> DecisionExplanation:
+    async def explain(self, query: DecisionQuery, *, token: str = "") -> DecisionExplanation:
         return self._explainer.explain(self._entries, query)
 
 
 class Expecting:
     """Expects the same of every job."""
 
-    async def outlook(self, job_id: str, at: int | None) -> JobOutlook | None:
+    async def outlook(self, job_id: str, at: int | None, *, token: str = "") -> JobOutlook | None:
         await asyncio.sleep(0)
         if at == 0:
             raise SpotlineError("the beginning is gone")

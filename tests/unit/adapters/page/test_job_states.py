@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import replace
 from enum import Enum
 
 import pytest
@@ -28,8 +30,9 @@ from spotline.application.page.state import PageState
 from spotline.application.page.words import said
 from spotline.domain.events.capacity import RefusalClass
 from spotline.domain.jobs.lot import Lot
+from spotline.domain.jobs.outlook import JobOutlook
 from spotline.domain.policies.answer import DecisionReason, SpotWorth
-from tests.fakes.eventful_job import JOB_ID, eventful_log
+from tests.fakes.eventful_job import JOB_ID, eventful_log, quote
 
 
 @pytest.fixture(scope="module")
@@ -173,3 +176,27 @@ def test_a_loss_without_notice_of_all_is_told_as_it_was(state: PageState) -> Non
     # The notice of i-1 was withdrawn: that instance went without one.
     assert (loss.instances, loss.noticed) == (2, 1)
     assert "1 of 2" in job_page(state)
+
+
+class Expecting:
+    """Expects the same as the quote, now; of the past it says nothing."""
+
+    def __init__(self, outlook: JobOutlook) -> None:
+        self._outlook = outlook
+
+    async def outlook(self, job_id: str, at: int | None, *, token: str = "") -> JobOutlook | None:
+        return self._outlook if at is None and job_id == JOB_ID else None
+
+
+def test_what_is_known_at_once_is_on_the_page_from_the_beginning(state: PageState) -> None:
+    outlook = quote(3, state.now_ns)
+    maker = JobMaker(PageSources(outlooks=Expecting(outlook)))
+    now = PageAsked(path="", params={"job_id": JOB_ID})
+    found = asyncio.run(maker.outlook_now(now))
+
+    assert found == {"outlook": outlook}
+    assert asyncio.run(maker.outlook_now(replace(now, at=3))) == {"outlook": None}
+    model = maker.page(state, now, found)
+    text = rendered("job.html", shell=Shell(path="/"), state=state, **model)
+    assert 'id="expected-now"' in text
+    assert 'hx-get="/jobs/e7e27fu1/outlook' not in text

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from spotline.application.page.about import About
 from spotline.application.read_model.ports import ViewRefused
 from spotline.application.selector.state import SelectorOptions
-from spotline.domain.market.offering import CapacityType
-from tests.fakes.allocator import EAST, forecast_issued, job
+from spotline.domain.events.market import SlotOpened
+from spotline.domain.market.offering import UNKNOWN_COUNT, CapacityType
+from tests.fakes.allocator import EAST, forecast_issued, job, slot_opened
 from tests.fakes.paged import PageStory, of_tenant, page_text, paid_story
 
 PATHS = ("/market", "/money", "/money/charges", "/policies")
@@ -150,3 +153,27 @@ def test_names_are_shown_as_text() -> None:
     text = page_text(story.state, "/money")
     assert "<b>bold" not in text
     assert "&lt;b&gt;bold" in text
+
+
+def uncounted(slot: int) -> SlotOpened:
+    """A slot in which nobody says how much spot there is."""
+    event = slot_opened(slot)
+    quotes = tuple(
+        replace(quoted, quote=replace(quoted.quote, spot_available=UNKNOWN_COUNT))
+        for quoted in event.quotes
+    )
+    return replace(event, quotes=quotes)
+
+
+@pytest.mark.parametrize("opened", [slot_opened, uncounted])
+def test_losses_are_marked_whether_spot_is_counted_or_not(
+    opened: Callable[[int], SlotOpened],
+) -> None:
+    story = PageStory().submitted()
+    story.tell(opened(0)).holds("a", "b").taken("a", offset_s=60).holds("b", offset_s=60)
+    story.tell(opened(1))
+    text = page_text(story.state, "/market/{offering_id:path}", params={"offering_id": EAST})
+
+    assert text.count('"name":"lost"') == 1
+    assert ("Nobody tells" in text) == (opened is uncounted)
+    assert ('id="chart-counts"' in text) == (opened is slot_opened)

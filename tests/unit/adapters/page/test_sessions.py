@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spotline.adapters.page.sessions import Sessions, Tries
+from spotline.adapters.page.sessions import BrowserSessions, Tries
 from spotline.application.read_model.ports import ViewRefused
 
 
 def test_a_session_ends_when_it_is_idle_and_when_it_is_old() -> None:
     now = [0.0]
-    sessions = Sessions(idle_s=10.0, life_s=25.0, clock=lambda: now[0])
+    sessions = BrowserSessions(idle_s=10.0, life_s=25.0, clock=lambda: now[0])
     idle, used = sessions.open("a token"), sessions.open("a token")
     for now[0] in (8.0, 16.0, 24.0):
         sessions.token(used)
@@ -27,7 +27,7 @@ def test_a_session_ends_when_it_is_idle_and_when_it_is_old() -> None:
 @given(opened=st.lists(st.sampled_from(["one", "two", "three"]), min_size=1, max_size=40))
 def test_there_are_never_more_sessions_than_may_be_and_the_newest_is_good(opened) -> None:
     now = [0.0]
-    sessions = Sessions(most=5, most_of_a_token=2, clock=lambda: now[0])
+    sessions = BrowserSessions(most=5, most_of_a_token=2, clock=lambda: now[0])
     kept: dict[str, str] = {}
     for token in opened:
         now[0] += 1e-3
@@ -38,7 +38,7 @@ def test_there_are_never_more_sessions_than_may_be_and_the_newest_is_good(opened
 
 
 def test_what_a_form_carries_is_one_sessions_and_one_servers() -> None:
-    one, other = Sessions(), Sessions()
+    one, other = BrowserSessions(), BrowserSessions()
 
     assert one.check_csrf("a", one.csrf("a"))
     for carried in (one.csrf("b"), other.csrf("a"), "", "é"):
@@ -57,3 +57,15 @@ def test_tries_are_bounded_for_each_peer_and_come_back() -> None:
     tries.check("there")
     now[0] = 10.5
     tries.check("here")
+
+
+def test_a_link_signs_in_once_and_not_for_long() -> None:
+    now = [0.0]
+    sessions = BrowserSessions(clock=lambda: now[0])
+    used, old = sessions.offer("a token"), sessions.offer("another")
+
+    assert sessions.taken(used) == "a token"
+    now[0] = 600.0
+    for code in (used, old, "never offered"):
+        with pytest.raises(ViewRefused, match="used before, or is too old"):
+            sessions.taken(code)

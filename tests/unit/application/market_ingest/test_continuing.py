@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from spotline.application.market_ingest.continuing import MarketOfLog, differences
@@ -12,8 +13,11 @@ from spotline.domain.events.market import MarketOpened, SlotOpened
 from spotline.domain.events.placement import LinkObserved, RegionObserved
 from spotline.domain.market.generate import generate
 from spotline.domain.market.market import Market
+from spotline.domain.market.offering import Disks
 from spotline.domain.placement.geography import Geography, RegionSeries
 from spotline.domain.placement.graph import Link, Region
+from spotline.replay.recorded import market_seen
+from tests.fakes.reserved import with_one
 
 START_NS = 1_772_323_200 * 10**9  # 2026-03-01T00:00:00Z
 HOUR_NS = 3600 * 10**9
@@ -55,6 +59,34 @@ def test_the_same_market_goes_on() -> None:
     assert said(log_of(MARKET, slots=(0, 7), geography=None), MARKET) == []
     with_places = log_of(MARKET, slots=(0,), geography=GEOGRAPHY)
     assert said(with_places, MARKET, GEOGRAPHY) == []
+
+
+def with_disks(market: Market, gb: int) -> Market:
+    """A market with a reservation, and disks in all of its offerings."""
+    disks = Disks(gb=gb, micro_usd_per_gb_month=80_000)
+    offerings = tuple(replace(each, disks=disks) for each in market.offerings)
+    return with_one(replace(market, offerings=offerings), instances=2)
+
+
+def test_a_market_with_disks_goes_on_and_is_seen_without_them_in_its_prices() -> None:
+    market = with_disks(MARKET, 200)
+    log = log_of(market, slots=tuple(range(24)))
+
+    seen = market_seen(log.opened, log.slots)
+
+    assert said(log, market) == []
+    assert seen.offerings == market.offerings
+    assert np.array_equal(seen.on_demand_price_micro_usd, market.on_demand_price_micro_usd)
+    assert np.array_equal(seen.spot_price_micro_usd, market.spot_price_micro_usd)
+
+
+def test_other_disks_of_a_reservation_are_another_market_and_of_others_are_not() -> None:
+    log = log_of(with_disks(MARKET, 200), slots=(0,))
+
+    (problem,) = said(log, with_disks(MARKET, 300))
+
+    assert "/reserved/" in problem
+    assert "with disks for 0.021918 USD/h, found" in problem
 
 
 def test_a_market_of_an_older_release_goes_on_without_a_notice_and_an_end() -> None:

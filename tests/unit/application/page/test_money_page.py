@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 
 import pytest
 
@@ -21,7 +22,8 @@ from spotline.application.page.spend import (
 from spotline.application.page.waterfall import waterfall
 from spotline.domain.events.lifecycle import JobOutcome
 from spotline.domain.jobs.lot import Lot
-from spotline.domain.market.offering import CapacityType
+from spotline.domain.market.offering import CapacityType, Reservation
+from spotline.domain.market.reservations import reserved_offering
 from tests.fakes.allocator import EAST, WEST, job, market_opened, slot_opened
 from tests.fakes.paged import PageStory, paid_story
 
@@ -151,6 +153,22 @@ def test_spend_at_the_rate_of_the_last_hour_says_when_a_limit_is_full() -> None:
     found = spend_forecasts((hour, day, full))
     assert [each.full_in_s for each in found] == [None, 3600, 0]
     assert [each.expected_micro_usd for each in found] == [10, 240, 7200]
+
+
+def test_a_savings_plan_is_paid_for_once_whatever_offerings_share_it() -> None:
+    plan = Reservation(
+        instances=2, sunk_price_micro_usd=3_000_000, plan="sp", plan_micro_usd_per_hour=7_000_000
+    )
+    opened = market_opened()
+    planned = tuple(reserved_offering(offering, "sp", plan) for offering in opened.offerings)
+    story = PageStory().tell(replace(opened, offerings=(*opened.offerings, *planned)))
+    hours = 4 * opened.slot_s / 3600
+
+    (row,) = idle_reservations((), story.state.jobs.recent, 0, 3)
+
+    assert len(planned) > 1
+    assert (row.offering_id, row.used_micro_usd) == ("sp", 0)
+    assert row.idle_micro_usd == row.paid_micro_usd == round(7_000_000 * hours)
 
 
 def test_a_market_without_reservations_has_none_that_are_idle() -> None:

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import pytest
 
 from spotline.adapters.eventlog.manifest import environment
+from spotline.application.allocation.messages import AllocateRequest
+from spotline.application.spec import Call
 from spotline.contracts.build import event_of
+from spotline.contracts.envelope import StoredEntry
+from spotline.domain.events.event import Event
 from spotline.domain.events.lifecycle import JobAdvanced
 from spotline.domain.jobs.lot import holding_of
 from spotline.domain.limits.spending import Spending, SpendLimit
 from spotline.domain.market.generate import generate
+from spotline.domain.market.market import Market
 from spotline.replay.divergence import SAME
 from spotline.replay.handlers import handlers_of
 from spotline.replay.jobs import generated_jobs
@@ -23,7 +31,7 @@ SPENDING = Spending(
 )
 
 
-def settings_of(**selector):
+def settings_of(**selector: Any) -> dict[str, Any]:
     return {
         "forecaster": {"forecaster": "persistence", "horizon_slots": 2},
         "selector": {
@@ -36,14 +44,19 @@ def settings_of(**selector):
     }
 
 
-def run_of(slots=16, **selector):
+def run_of(
+    slots: int = 16, **selector: Any
+) -> tuple[Market, list[StoredEntry], list[AllocateRequest], dict[str, Any]]:
     """A crowd under limits: its market, its log, the requests of its clearings, and its settings."""
     market = generate(
         "mixed", seed=3, slots=slots + 12, slot_s=1800, start_ns=1_767_571_200_000_000_000
     )
-    settings, requests, log = settings_of(**selector), [], []
+    settings = settings_of(**selector)
+    requests: list[AllocateRequest] = []
+    log: list[StoredEntry] = []
 
-    def answer(call):
+    def answer(call: Call) -> Sequence[Event]:
+        assert isinstance(call.request, AllocateRequest)
         requests.append(call.request)
         return answer_in_process(call)
 

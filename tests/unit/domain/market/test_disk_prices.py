@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spotline.domain.market.disk_prices import priced_with_disks, with_disk_prices
-from spotline.domain.market.offering import Disks, Reservation, check_price
+from spotline.domain.market.offering import Disks, Reservation, check_price, is_reserved
 from spotline.domain.market.reservations import (
-    is_reserved,
     reserved_offering,
     reserved_quote,
     with_reservations,

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spotline.domain.market.market import OBSERVED
-from spotline.domain.market.offering import Reservation, check_price
-from spotline.domain.market.reservations import is_reserved, with_reservations
+from spotline.domain.market.offering import Reservation, check_price, is_reserved
+from spotline.domain.market.reservations import with_reservations
 from spotline.domain.units import NS_PER_S
 from tests.depth import examples
 from tests.fakes.recorded_run import small_market

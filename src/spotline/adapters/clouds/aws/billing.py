@@ -160,32 +160,19 @@ class AwsBiller:
         await self._on_demand.refresh(self._clock.now_ns())
         found = []
         for one in over:
-            life = one.life
-            changes = self._changes(one, spot)
-            covered = bool(changes) and changes[0].from_s <= life.begin_s
-            # Its disks were there, whatever it costs itself.
-            disks = disk_cost_micro_usd(one.offering.disks, life)
-            beyond = _beyond_plan(one)
-            if beyond is not None and changes:
-                cost = life_cost_micro_usd(BILLED_BY_THE_SECOND, beyond, changes)
-            elif (
-                is_paid_for(one.offering)
-                or one.instance_id in unbilled
-                or is_free(AWS_BILLING, life)
-            ):
-                cost = 0
-            elif covered:
-                cost = life_cost_micro_usd(AWS_BILLING, life, changes)
-            else:
+            cost = _own_cost(one, self._changes(one, spot), never_ran=one.instance_id in unbilled)
+            if cost is None:
                 _log.warning("price_not_known", instance_id=one.instance_id)
                 continue
+            # Its disks were there, whatever it costs itself.
+            disks = disk_cost_micro_usd(one.offering.disks, one.life)
             found.append(
                 Settlement(
                     instance_id=one.instance_id,
                     source=BillSource.OWN_COUNT,
                     micro_usd=cost + disks,
                     disk_micro_usd=disks,
-                    ts_ns=life.end_s * NS_PER_S,
+                    ts_ns=one.life.end_s * NS_PER_S,
                 )
             )
         return found
@@ -235,6 +222,20 @@ class AwsBiller:
         answer = await self._api.call(*where, "ec2", "DescribeAvailabilityZones")
         zones = answer.get("AvailabilityZones", ())
         return {str(zone["ZoneName"]): str(zone["ZoneId"]) for zone in zones}
+
+
+def _own_cost(one: _Ended, changes: Sequence[PriceChange], *, never_ran: bool) -> int | None:
+    """What an instance costs without its disks; None where no price of its begin is known."""
+    if never_ran or is_free(AWS_BILLING, one.life):
+        return 0
+    beyond = _beyond_plan(one)
+    if is_paid_for(one.offering) and beyond is None:
+        return 0
+    if not changes or changes[0].from_s > one.life.begin_s:
+        return None
+    if beyond is not None:
+        return life_cost_micro_usd(BILLED_BY_THE_SECOND, beyond, changes)
+    return life_cost_micro_usd(AWS_BILLING, one.life, changes)
 
 
 def _beyond_plan(one: _Ended) -> BilledLife | None:

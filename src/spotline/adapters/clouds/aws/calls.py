@@ -15,6 +15,12 @@ OBSERVING: Calls = {
     "pricing": ("GetProducts",),
 }
 
+ADVISED: Calls = {
+    **OBSERVING,
+    "ec2": (*OBSERVING["ec2"], "GetSpotPlacementScores"),
+}
+"""Of a feed that is to show placement scores: the right to them is the doctor's."""
+
 BILLING: Calls = {
     "ec2": ("DescribeAvailabilityZones", "DescribeInstances", "DescribeSpotPriceHistory"),
     "pricing": ("GetProducts",),

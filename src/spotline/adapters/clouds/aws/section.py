@@ -141,6 +141,7 @@ class _AwsPart(Part):
     accounts: Annotated[tuple[_AccountPart, ...], Field(min_length=1)]
     offerings: Annotated[tuple[_OfferingsPart, ...], Field(min_length=1)]
     savings_plans: tuple[_SavingsPlanPart, ...] = ()
+    placement_scores_for: Count = 0
     endpoint_url: Url | None = None
     clock: _ClockPart | None = None
     connect_timeout_s: Positive = 5.0
@@ -183,6 +184,7 @@ def read_section(section: Mapping[str, Any]) -> AwsSettings:
         accounts=tuple(_account(account) for account in part.accounts),
         offerings=with_savings_plans(tuple(offerings.values()), plans),
         savings_plans=plans,
+        placement_scores_for=part.placement_scores_for,
         endpoint_url=part.endpoint_url or "",
         clock=MarketClock(**clock.model_dump()),
         connect_timeout_s=part.connect_timeout_s,

@@ -262,6 +262,9 @@ class AwsSettings:
 
     Parameters
     ----------
+    placement_scores_for
+        So many instances AWS is asked for placement scores of, once a day, to be shown beside quotes;
+        0: it is not asked.
     savings_plans
         Plans whose offerings are among `offerings`.
     endpoint_url
@@ -280,6 +283,7 @@ class AwsSettings:
     accounts: tuple[AwsAccount, ...] = ()
     offerings: tuple[AwsOffering, ...] = ()
     savings_plans: tuple[AwsSavingsPlan, ...] = ()
+    placement_scores_for: int = 0
     endpoint_url: str = ""
     clock: MarketClock = WALL_TIME
     connect_timeout_s: float = 5.0
@@ -310,6 +314,8 @@ class AwsSettings:
         for name in ("connect_timeout_s", "read_timeout_s"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be > 0, was {getattr(self, name)}")
+        if self.placement_scores_for < 0:
+            raise ValueError(f"placement_scores_for must be >= 0, was {self.placement_scores_for}")
         if not 0 <= self.queue_wait_s <= MOST_QUEUE_WAIT_S:
             raise ValueError(
                 f"queue_wait_s must be within 0..{MOST_QUEUE_WAIT_S}, was {self.queue_wait_s}"

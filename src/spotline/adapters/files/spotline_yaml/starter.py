@@ -68,6 +68,8 @@ clouds:
         zones: [use1-az1, use1-az4]       # <- ids, not names: aws ec2 describe-availability-zones
         instance_types: [p4d.24xlarge]
         launch_template_id: lt-0123456789abcdef0  # <- yours: image, disks, roles, keys, subnets
+        # disk_gb: 200                    # <- of one instance; with its price, in all prices and bills
+        # disk_usd_per_gb_month: 0.08
         # subnets: {use1-az1: subnet-0123456789abcdef0}
         # placement_groups: {use1-az1: gangs-1}
 """,

@@ -132,7 +132,7 @@ class JobMaker:
         row = job_row(state, job_id)
         past = state.holdings.of_job.get(job_id, JobPast())
         compared: Otherwise | None = found.get("compared")
-        chart = None if compared is None else cost_chart(state, job_id, past, compared)
+        chart = cost_chart(state, job_id, past, compared)
         return {"row": row, "job": row.status.job, "compared": compared, "cost_chart": chart}
 
     def _outlook_part(self, state: PageState, job_id: str, found: Model) -> Model:

@@ -27,8 +27,10 @@ from spotline.application.read_model.ports import InputProblem, refused_input
 from spotline.domain.units import MICRO_USD_PER_USD, NS_PER_S
 
 ROWS_A_PAGE = 100
-_MOST_MARKS = 30
+_MOST_LOST = 20
+_REFUSED_PARTS = 12
 _MOST_SHOWN = 20
+_MINUTE_NS = 60 * NS_PER_S
 
 
 def market_page(state: PageState, asked: PageAsked, found: Model) -> Model:
@@ -84,15 +86,18 @@ def offering_page(state: PageState, asked: PageAsked, found: Model) -> Model:
     if shown is None:
         shown = issued[0] if issued else -1
     points = fan_points(state, name, shown)
+    uncounted = all(each.available is None for each in seen)
     losses = losses_of(state, name, asked.tenant)
     refusals = refusals_of(state, name, asked.tenant)
+    marks = _marks(seen, losses, refusals)
     return {
         "row": rows[0],
         "seen": len(seen),
         "believed": sum(each.believed for each in seen),
-        "unknown": sum(each.available is None for each in seen),
-        "prices": _prices(seen),
-        "counts": _counts(seen, losses, refusals),
+        "uncounted": uncounted,
+        # What nobody counts has no picture of its own to mark.
+        "prices": _prices(seen, marks if uncounted else ()),
+        "counts": _counts(seen, marks),
         "issued": issued,
         "shown": shown,
         "points": points,
@@ -113,7 +118,7 @@ def _dollars(micro_usd: int) -> float:
     return micro_usd / MICRO_USD_PER_USD
 
 
-def _prices(seen: Sequence[SlotSeen]) -> TimeChart:
+def _prices(seen: Sequence[SlotSeen], marks: Sequence[Mark]) -> TimeChart:
     return TimeChart(
         name="prices",
         title="Price of an instance-hour",
@@ -133,31 +138,42 @@ def _prices(seen: Sequence[SlotSeen]) -> TimeChart:
                 steps=True,
             ),
         ],
+        marks=marks,
     )
 
 
-def _counts(
+def _marks(
     seen: Sequence[SlotSeen], losses: Sequence[Loss], refusals: Sequence[RefusedLaunch]
-) -> TimeChart:
-    first_ns = seen[0].opened_ns if seen else 0
-    marks = [
-        *((loss.market_ns, f"{loss.instances} lost") for loss in losses),
-        *((refusal.market_ns, "refused") for refusal in refusals),
+) -> list[Mark]:
+    """Where instances were lost and launches refused; of refusals one for each part of the time."""
+    if not seen:
+        return []
+    first, last = seen[0].opened_ns // _MINUTE_NS, seen[-1].opened_ns // _MINUTE_NS
+    part = max(1, (last - first) // _REFUSED_PARTS)
+    lost = {loss.market_ns // _MINUTE_NS for loss in losses if loss.market_ns >= seen[0].opened_ns}
+    refused: dict[int, int] = {}
+    for refusal in refusals:
+        minute = refusal.market_ns // _MINUTE_NS
+        if minute >= first:
+            refused.setdefault((minute - first) // part, minute)
+    latest = sorted(
+        (
+            *((minute, "lost") for minute in sorted(lost)[-_MOST_LOST:]),
+            *((minute, "refused") for minute in refused.values()),
+        )
+    )
+    return [
+        Mark(
+            at_s=minute * 60.0,
+            # Refusals come in crowds: the line alone says so, and the note below.
+            name="lost" if what == "lost" else "",
+            colour="bad" if what == "lost" else "strong",
+        )
+        for minute, what in latest
     ]
-    latest = sorted(mark for mark in marks if mark[0] >= first_ns)[-_MOST_MARKS:]
-    said: set[tuple[int, str]] = set()
-    kept = []
-    for at_ns, name in latest:
-        # Marks of the same minute would lie on each other.
-        if (at_ns // NS_PER_S // 60, name) not in said:
-            said.add((at_ns // NS_PER_S // 60, name))
-            kept.append(
-                Mark(
-                    at_s=seconds_of_ns(at_ns),
-                    name="lost" if name.endswith("lost") else "",
-                    colour="bad" if name.endswith("lost") else "strong",
-                )
-            )
+
+
+def _counts(seen: Sequence[SlotSeen], marks: Sequence[Mark]) -> TimeChart:
     return TimeChart(
         name="counts",
         title="Spot instances there; a gap where nobody knows",
@@ -172,7 +188,7 @@ def _counts(
                 filled=True,
             )
         ],
-        marks=kept,
+        marks=marks,
     )
 
 

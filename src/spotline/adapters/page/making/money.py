@@ -54,7 +54,7 @@ def money_page(state: PageState, asked: PageAsked, found: Model) -> Model:
         last = state.slot - 1 if wanted.last_slot is None else min(wanted.last_slot, state.slot - 1)
         idle = idle_reservations(charges, state.jobs.recent, wanted.first_slot or 0, last)
     failed = failed_spend(charges, steps, closed)
-    total = sum(charge.cost_micro_usd for charge in charges)
+    rows = spend_by(charges, by)
     # A running system knows the limits of now alone; those of a recorded log hold all through it.
     about: About = found.get("about", NOTHING_KNOWN)
     limits = about.limits if asked.at is None else None
@@ -65,8 +65,9 @@ def money_page(state: PageState, asked: PageAsked, found: Model) -> Model:
         "ways": tuple(BY),
         "wanted": wanted,
         "names": _names(state),
-        "rows": spend_by(charges, by)[:ROWS_A_PAGE],
-        "total": total,
+        "rows": rows[:ROWS_A_PAGE],
+        "things": len(rows),
+        "total": sum(row.cost_micro_usd for row in rows),
         "charges": len(charges),
         "there_and_then": sum(charge.on_demand_micro_usd for charge in charges),
         "unexplained": [charge for charge in charges if not charge.explained],

@@ -47,6 +47,7 @@ def replay_page(state: PageState, asked: PageAsked, found: Model) -> Model:
     page = min(page, pages)
     return {
         "shown": shown,
+        "others": about.others,
         "question": question,
         "what_if": question.what_if or WhatIfAsked(),
         "verdicts": verdicts[(page - 1) * PAGE_SIZE : page * PAGE_SIZE],

@@ -36,7 +36,7 @@
     if (refreshing || document.hidden) return;
     refreshing = true;
     try {
-      await htmx.ajax("GET", location.href, { target: "#view", select: "#view", swap: "outerMorph", selectOOB: "#standing:outerMorph,#scrubber:outerMorph" });
+      await htmx.ajax("GET", location.href, { target: "#view", select: "#view", swap: "outerMorph", selectOOB: "#standing:outerMorph,#scrubber:outerMorph,#entry:outerMorph" });
     } finally { refreshing = false; }
   }
   function say(text, lost) {

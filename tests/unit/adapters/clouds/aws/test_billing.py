@@ -186,6 +186,19 @@ def test_a_savings_plan_pays_until_it_ends(ends_s, expected):
     assert costs(aws, "i-1", sold=offering(savings_plan=plan)) == {"i-1": expected}
 
 
+def test_what_a_plan_no_longer_paid_for_waits_for_its_price(monkeypatch):
+    plan = AwsSavingsPlan(
+        plan_id="sp",
+        usd_per_hour=5,
+        usd_per_instance_hour={"g5.xlarge": 2},
+        until_ns=(BEGIN_S + 4000) * NS_PER_S,
+    )
+    aws = ScriptedBills([row("i-1", 5000, spot=False)])
+    monkeypatch.setattr(aws, "price", lambda region, instance_type: None)
+
+    assert costs(aws, "i-1", sold=offering(savings_plan=plan)) == {}
+
+
 DISKS = {"disk_gb": 7300, "disk_usd_per_gb_month": 0.08}
 
 

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spotline.adapters.clouds.aws.calling import CallRefused
+from spotline.adapters.clouds.aws.feeds.advice import PlacementAdvice
 from spotline.adapters.clouds.aws.feeds.feed import AwsMarketFeed, FeedPace
 from spotline.adapters.clouds.aws.feeds.offerings import market_offering
 from spotline.adapters.clouds.aws.feeds.on_demand import REFRESH_S, RETRY_S, OnDemandPrices
@@ -573,6 +574,62 @@ async def test_kept_scores_that_cannot_be_read_are_asked_for_again(tmp_path, tex
     kept.write_text(text)
 
     assert await PlacementScores(Scores(), kept).scores(configuration(), AT_NS) == {"use1-az4": 7}
+
+
+class Unwilling(Scores):
+    """Answers nothing while it is `silent`."""
+
+    silent = True
+
+    async def call(self, account, region, service, operation, **params):
+        answer = await super().call(account, region, service, operation, **params)
+        if self.silent:
+            raise CallRefused(operation, "UnauthorizedOperation", "no")
+        return answer
+
+
+async def test_scores_are_those_of_the_zones_that_have_one(tmp_path):
+    advice = PlacementAdvice(PlacementScores(Scores(), tmp_path / "scores.json"), 4)
+
+    found = await advice.of([offering(), offering(zone="use1-az6")], AT_NS)
+
+    assert [(each.offering_id, each.score, each.asked_ns) for each in found] == [
+        (offering().offering_id, 7, AT_NS)
+    ]
+    # A day's answer stands, with the time at which it was given.
+    (later,) = await advice.of([offering()], AT_NS + 3600 * NS_PER_S)
+    assert later.asked_ns == AT_NS
+
+
+async def test_who_may_not_ask_for_scores_is_not_asked_for_a_day(tmp_path):
+    api = Unwilling()
+    advice = PlacementAdvice(PlacementScores(api, tmp_path / "scores.json"), 4)
+
+    for minute in range(3):
+        assert await advice.of([offering()], AT_NS + minute * 60 * NS_PER_S) == []
+    assert len(api.asked) == 1
+    api.silent = False
+    assert len(await advice.of([offering()], AT_NS + KEPT_S * NS_PER_S)) == 1
+
+
+def test_a_score_is_said_with_the_next_quote():
+    book = QuoteBook(began_ns=0, confirm_every_ns=300, stale_after_ns=900)
+    point = SpotPricePoint(
+        at_ns=0,
+        instance_type="t",
+        zone_name="z",
+        product="Linux/UNIX",
+        zone_id="z",
+        price_micro_usd=5,
+    )
+    (before,) = book.heard("o", [point], 9, 10)
+
+    book.advised("o", 7, 20)
+
+    assert book.heard("o", [point], 9, 30) == []
+    (after,) = book.heard("o", [point], 9, 310)
+    assert (before.placement_score, before.scored_ns) == (0, 0)
+    assert (after.placement_score, after.scored_ns) == (7, 20)
 
 
 def test_the_plugin_follows_the_offerings_of_its_settings(tmp_path):

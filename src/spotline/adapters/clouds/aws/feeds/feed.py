@@ -11,6 +11,7 @@ from typing import Protocol
 import structlog
 
 from spotline.adapters.clouds.aws.calling import AwsReader, pages
+from spotline.adapters.clouds.aws.feeds.advice import PlacementAdvice
 from spotline.adapters.clouds.aws.feeds.offerings import market_offering
 from spotline.adapters.clouds.aws.feeds.on_demand import OnDemandPrices
 from spotline.adapters.clouds.aws.feeds.quote_book import QuoteBook
@@ -122,10 +123,11 @@ class AwsMarketFeed:
         *,
         pace: FeedPace | None = None,
         on_demand: OnDemandPrices | None = None,
+        advice: PlacementAdvice | None = None,
         close: Callable[[], None] | None = None,
     ) -> None:
         self._settings = settings
-        self._close = close
+        self._close, self._advice = close, advice
         self._api = api
         self._clock = clock
         self._pace = pace or pace_in(settings.clock)
@@ -183,6 +185,9 @@ class AwsMarketFeed:
     async def _poll(self, book: QuoteBook, now_ns: int) -> list[Quoted]:
         """Ask all who may be asked now, and say what is new."""
         await self._on_demand.refresh(now_ns)
+        if self._advice is not None:
+            for given in await self._advice.of(self._quoted, now_ns):
+                book.advised(given.offering_id, given.score, given.asked_ns)
         due = [group for group in self._groups if group.not_before_ns <= now_ns]
         answers = await self._ask(due, now_ns)
         if len(due) == len(self._groups):

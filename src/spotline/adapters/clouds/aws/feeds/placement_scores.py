@@ -40,6 +40,14 @@ class ScoredConfiguration:
         return f"{self.account}/{self.region}/{self.instance_type}/{self.instances}"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GivenScores:
+    """Scores from 1 to 10 by zone id, as AWS gave them at `asked_ns`."""
+
+    asked_ns: int
+    by_zone: Mapping[str, int]
+
+
 class PlacementScores:
     """Scores by configuration: each asked for once a day, few of them, kept in a file.
 
@@ -54,7 +62,12 @@ class PlacementScores:
         self._kept = kept
 
     async def scores(self, what: ScoredConfiguration, now_ns: int) -> Mapping[str, int] | None:
-        """Scores from 1 to 10 by zone id; None where no more may be asked for today.
+        """Scores from 1 to 10 by zone id; None, and errors, as of `given`."""
+        found = await self.given(what, now_ns)
+        return None if found is None else found.by_zone
+
+    async def given(self, what: ScoredConfiguration, now_ns: int) -> GivenScores | None:
+        """Scores with the time at which they were given; None where no more may be asked for today.
 
         Raises
         ------
@@ -87,7 +100,10 @@ class PlacementScores:
             with replacing(self._kept) as path:
                 path.write_text(json.dumps(known, indent=1), "utf-8")
         scores = found["scores"]
-        return {zone: int(scores[zone]) for zone in sorted(scores)}
+        return GivenScores(
+            asked_ns=found["asked_ns"],
+            by_zone={zone: int(scores[zone]) for zone in sorted(scores)},
+        )
 
     def _read(self) -> dict[str, Any]:
         try:

@@ -27,6 +27,11 @@ class QuoteBook:
     _points: dict[str, SpotPricePoint] = field(default_factory=dict)
     _said: dict[str, Quote] = field(default_factory=dict)
     _stale: set[str] = field(default_factory=set)
+    _advice: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+    def advised(self, offering_id: str, score: int, at_ns: int) -> None:
+        """Take in a placement score; it is said with the next quote of the offering."""
+        self._advice[offering_id] = score, at_ns
 
     def heard(
         self, offering_id: str, points: Sequence[SpotPricePoint], on_demand: int, at_ns: int
@@ -90,6 +95,7 @@ class QuoteBook:
         return self._say(offering_id, point.price_micro_usd, on_demand, at_ns)
 
     def _say(self, offering_id: str, spot: int, on_demand: int, at_ns: int) -> list[Quote]:
+        score, scored_ns = self._advice.get(offering_id, (0, 0))
         quote = Quote(
             offering_id=offering_id,
             ts_event_ns=at_ns,
@@ -97,6 +103,8 @@ class QuoteBook:
             on_demand_price_micro_usd=on_demand,
             spot_available=UNKNOWN_COUNT,
             on_demand_available=UNKNOWN_COUNT,
+            placement_score=score,
+            scored_ns=scored_ns,
         )
         self._said[offering_id] = quote
         return [quote]

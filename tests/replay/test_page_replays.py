@@ -1,0 +1,131 @@
+"""What the page of replays is told: each entry's verdict, and what was beside what would have been."""
+
+import asyncio
+
+import pytest
+
+from spotline.application.page.replaying import ReplayAsked, Verdict, WhatIfAsked
+from spotline.bootstrap.replaying import Replays, beside, verified, worked_out
+from spotline.bootstrap.web import logs_in, serve_logs
+from spotline.contracts.errors import ConfigError, ContractError
+from spotline.domain.events.allocation import AllocationDecided
+from spotline.replay.summary import SPOTLINE
+from tests.fakes.recorded_run import altered, small_run, write_log
+
+
+@pytest.fixture(scope="module")
+def entries():
+    return small_run()
+
+
+@pytest.fixture(scope="module")
+def log(entries, tmp_path_factory):
+    directory = tmp_path_factory.mktemp("page") / "log"
+    write_log(directory, entries)
+    return directory
+
+
+def test_every_decision_of_a_run_is_the_same(log, entries):
+    found = verified(log)
+    assert found.same
+    assert found.entries == len(entries)
+    verdicts = [each.verdict for each in found.verdicts]
+    assert set(verdicts) == {Verdict.SAME, Verdict.INPUT}
+    made = sum(each.decisions for each in found.services if each.service != "analytics")
+    assert verdicts.count(Verdict.SAME) == made
+
+
+def test_an_altered_decision_is_the_only_one_that_diverges(entries, tmp_path):
+    from dataclasses import replace
+
+    other, seq = altered(
+        entries, AllocationDecided, lambda decided: replace(decided, lots=()), nth=3
+    )
+    write_log(tmp_path / "log", other)
+    found = verified(tmp_path / "log")
+    assert not found.same
+    (divergence,) = found.divergences
+    assert divergence.seq == seq
+    assert any("lots" in difference for difference in divergence.differences)
+    wrong = [each.seq for each in found.verdicts if each.verdict is Verdict.DIVERGED]
+    assert wrong == [seq]
+
+
+def test_a_folder_that_is_no_log_is_told(tmp_path):
+    found = worked_out(tmp_path, ReplayAsked(verify=True))
+    assert "manifest.json" in found.problem
+    assert not found.same
+
+
+def test_jobs_stand_beside_what_they_were(log):
+    found = beside(log, WhatIfAsked(rule="on_demand_only", on_demand_factor="2"))
+    assert not found.problem
+    assert found.changed == ("on-demand prices x 2",)
+    same = beside(log, WhatIfAsked(rule="on_demand_only"))
+    assert same.compared
+    # Where it is dear, another place may be chosen: never more than twice as dear as where it was.
+    for dear, as_it_was in zip(found.compared, same.compared, strict=True):
+        once = as_it_was.other_cost_micro_usd
+        assert once < dear.other_cost_micro_usd <= 2 * once
+    assert found.cost_micro_usd == same.cost_micro_usd
+    for job in found.compared:
+        assert job.more_micro_usd == job.other_cost_micro_usd - job.cost_micro_usd
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        WhatIfAsked(rule="no_such_rule"),
+        WhatIfAsked(deadline="soon"),
+        WhatIfAsked(rule=SPOTLINE, spot_factor="-1"),
+    ],
+)
+def test_what_cannot_be_asked_is_told(log, asked):
+    with pytest.raises(ContractError):
+        beside(log, asked)
+    told = worked_out(log, ReplayAsked(what_if=asked))
+    assert "expected" in told.problem
+
+
+def test_nothing_is_worked_out_before_it_is_asked(log):
+    replays = Replays(log)
+    try:
+        shown = replays.answer(ReplayAsked())
+        assert not shown.running
+        assert shown.verified is None
+        assert SPOTLINE in shown.rules
+    finally:
+        replays.close()
+
+
+def test_a_folder_shows_all_its_logs(log, tmp_path):
+    assert logs_in(log) == (log,)
+    for name in ("second", "first"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "manifest.json").write_text("{}")
+    assert [found.name for found in logs_in(tmp_path)] == ["first", "second"]
+    for place in range(40):
+        (tmp_path / f"more-{place}").mkdir()
+        (tmp_path / f"more-{place}" / "manifest.json").write_text("{}")
+    with pytest.raises(ConfigError, match="at most 32"):
+        logs_in(tmp_path)
+
+
+async def test_several_logs_are_served_each_at_its_own_address(log, entries, tmp_path):
+    for name in ("a", "b"):
+        write_log(tmp_path / name, entries[:40])
+    told = []
+    both = asyncio.Event()
+
+    def tell(line):
+        told.append(line)
+        if len(told) == 2:
+            both.set()
+
+    serving = asyncio.create_task(serve_logs(tmp_path, address="127.0.0.1:0", told=tell))
+    await both.wait()
+    serving.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await serving
+    assert sorted(line.split()[0] for line in told) == ["a", "b"]
+    assert len({line.split()[1] for line in told}) == 2
