@@ -16,7 +16,7 @@ from spotline.adapters.identity.endpoints import ClientIdentity, client_identity
 from spotline.adapters.page.acting import GrpcActing
 from spotline.adapters.page.acts_served import ActPages
 from spotline.adapters.page.asked_identity import AskedIdentity
-from spotline.adapters.page.asked_live import LiveAbout, LiveExplainer, LiveOutlooks, limits_of
+from spotline.adapters.page.asked_live import AskedExplainer, LiveAbout, LiveOutlooks, limits_of
 from spotline.adapters.page.desk import PageDesk
 from spotline.adapters.page.pages import pages_with
 from spotline.adapters.page.sessions import BrowserSessions
@@ -113,7 +113,7 @@ async def serve_running(
         about = LiveAbout(system=AskedSystem(client).status, limits=limits_of(client.limits))
         acting = GrpcActing(system, identity)
         sources = PageSources(
-            explainer=LiveExplainer(acting), outlooks=LiveOutlooks(acting), desk=desk, bench=bench
+            explainer=AskedExplainer(acting), outlooks=LiveOutlooks(acting), desk=desk, bench=bench
         )
         parts = SiteParts(
             door=door,

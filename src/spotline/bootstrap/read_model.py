@@ -146,7 +146,7 @@ def _site(
 ) -> PageSite:
     """The pages, whose threads end with the stack."""
     from spotline.adapters.page.acts_served import ActPages
-    from spotline.adapters.page.asked_live import LiveAbout, LiveExplainer, LiveOutlooks
+    from spotline.adapters.page.asked_live import AskedExplainer, LiveAbout, LiveOutlooks
     from spotline.adapters.page.desk import PageDesk
     from spotline.adapters.page.pages import pages_with
     from spotline.adapters.page.site import PageSite, SiteParts
@@ -158,7 +158,7 @@ def _site(
     stack.callback(bench.close)
     about = LiveAbout(outlooks=asked.outlooks, system=asked.system, limits=asked.limits)
     sources = PageSources(
-        explainer=None if acting is None else LiveExplainer(acting),
+        explainer=None if acting is None else AskedExplainer(acting),
         outlooks=None if acting is None else LiveOutlooks(acting),
         desk=desk,
         bench=bench,

@@ -21,7 +21,7 @@ from spotline.adapters.web.identity import Reader
 from spotline.adapters.web.problems import status_of
 from spotline.application.page.about import NOTHING_KNOWN, About
 from spotline.application.page.book import PageBook
-from spotline.application.page.jobs import JobRow
+from spotline.application.page.jobs import SeenJob
 from spotline.application.page.now import rows_of, standing_of
 from spotline.application.page.state import PageState
 from spotline.application.read_model.ports import ViewRefused
@@ -50,7 +50,7 @@ Gather = Callable[[PageAsked], Awaitable[Model]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
+class PageSpec:
     """One page: where it is, what makes it, and what it is called in the navigation.
 
     `name` is empty for pages that are not in the navigation; `under` is the path of the one they
@@ -73,14 +73,14 @@ _ANYBODY = Action(
     door=DoorKind.HTTP, name="GET", does=Does.READ, reach=Reach.SYSTEM, roles=frozenset(Role)
 )
 
-Admit = Callable[[Request, Page], Awaitable[Reader]]
+Admit = Callable[[Request, PageSpec], Awaitable[Reader]]
 """Says who asks for a page; `ViewRefused` where he may not."""
 
 SignIn = Callable[[Request, ViewRefused], Response]
 """What is answered to whoever has not proved who he is."""
 
 
-async def anybody(request: Request, page: Page) -> Reader:
+async def anybody(request: Request, page: PageSpec) -> Reader:
     """Ask nobody who he is: everybody sees everything."""
     return Reader(_ANYBODY)
 
@@ -109,7 +109,7 @@ class Frame:
 class Pages:
     """Answers requests for pages."""
 
-    def __init__(self, desk: PageDesk, pages: Sequence[Page], frame: Frame) -> None:
+    def __init__(self, desk: PageDesk, pages: Sequence[PageSpec], frame: Frame) -> None:
         self._desk = desk
         self._pages = tuple(pages)
         self._frame = frame
@@ -122,7 +122,7 @@ class Pages:
         ]
         return [*routes, Mount("/static", PageFiles())]
 
-    def _answering(self, page: Page) -> Callable[[Request], Awaitable[Response]]:
+    def _answering(self, page: PageSpec) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
             try:
                 reader = await self._frame.admit(request, page)
@@ -179,7 +179,7 @@ class Pages:
             if other.name and not (other.whole and tenant)
         )
 
-    def _shell(self, page: Page, asked: PageAsked) -> Shell:
+    def _shell(self, page: PageSpec, asked: PageAsked) -> Shell:
         caller = asked.caller
         return Shell(
             path=asked.path,
@@ -223,9 +223,9 @@ class RowsKept:
     """
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[tuple[int, str], tuple[About, Sequence[JobRow]]] = OrderedDict()
+        self._kept: OrderedDict[tuple[int, str], tuple[About, Sequence[SeenJob]]] = OrderedDict()
 
-    def of(self, state: PageState, about: About, tenant: str) -> Sequence[JobRow]:
+    def of(self, state: PageState, about: About, tenant: str) -> Sequence[SeenJob]:
         """All jobs that a tenant (empty: anybody) may see."""
         key = state.applied, tenant
         known = self._kept.get(key)
@@ -239,7 +239,7 @@ class RowsKept:
 
 
 def _made(
-    page: Page, asked: PageAsked, found: Model, shell: Shell, book: PageBook, kept: RowsKept
+    page: PageSpec, asked: PageAsked, found: Model, shell: Shell, book: PageBook, kept: RowsKept
 ) -> str:
     """A page from the book, in its thread."""
     state, about = book.at(asked.at), found["about"]

@@ -30,7 +30,7 @@ class KnownOutlooks(Protocol):
         ...
 
 
-class LiveExplainer:
+class AskedExplainer:
     """Has the allocator explain, in the name of whoever asks."""
 
     def __init__(self, acting: Acting) -> None:

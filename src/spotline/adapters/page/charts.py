@@ -19,7 +19,7 @@ Unit = Literal["usd", "usd_per_hour", "instances", "percent", "hours", "share", 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Series:
+class ChartSeries:
     """One line of a chart; `values` has None where nothing is known.
 
     `steps`: each value stays until the next. `dashed`: what is expected, not what was.
@@ -34,7 +34,7 @@ class Series:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Band:
+class ChartBand:
     """The area between two series, by their place in the chart."""
 
     name: str
@@ -44,7 +44,7 @@ class Band:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mark:
+class ChartMark:
     """A vertical line: something happened, or a deadline."""
 
     at_s: float
@@ -64,9 +64,9 @@ class TimeChart:
     title: str
     unit: Unit
     at_s: Sequence[float]
-    series: Sequence[Series]
-    bands: Sequence[Band] = ()
-    marks: Sequence[Mark] = field(default_factory=tuple)
+    series: Sequence[ChartSeries]
+    bands: Sequence[ChartBand] = ()
+    marks: Sequence[ChartMark] = field(default_factory=tuple)
     stacked: bool = False
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from spotline.adapters.page.app import Page
+from spotline.adapters.page.app import PageSpec
 from spotline.adapters.page.making.job_pages import job_pages
 from spotline.adapters.page.making.jobs import jobs_page
 from spotline.adapters.page.making.market import market_page, offering_page
@@ -15,33 +15,33 @@ from spotline.adapters.page.making.replay import replay_page
 from spotline.adapters.page.making.system import system_page
 from spotline.adapters.page.sources import PageSources
 
-PAGES: Sequence[Page] = (
-    Page(path="/", template="now.html", build=now_page, name="Now"),
-    Page(path="/jobs", template="jobs.html", build=jobs_page, name="Jobs"),
-    Page(path="/market", template="market.html", build=market_page, name="Market"),
-    Page(
+PAGES: Sequence[PageSpec] = (
+    PageSpec(path="/", template="now.html", build=now_page, name="Now"),
+    PageSpec(path="/jobs", template="jobs.html", build=jobs_page, name="Jobs"),
+    PageSpec(path="/market", template="market.html", build=market_page, name="Market"),
+    PageSpec(
         path="/market/{offering_id:path}",
         template="offering.html",
         build=offering_page,
         under="/market",
     ),
-    Page(path="/money", template="money.html", build=money_page, name="Money"),
-    Page(path="/money/charges", template="charges.html", build=charges_page, under="/money"),
-    Page(
+    PageSpec(path="/money", template="money.html", build=money_page, name="Money"),
+    PageSpec(path="/money/charges", template="charges.html", build=charges_page, under="/money"),
+    PageSpec(
         path="/money/charges.csv",
         template="plain.txt",
         build=charges_csv,
         under="/money",
         download="charges.csv",
     ),
-    Page(
+    PageSpec(
         path="/policies", template="policies.html", build=policies_page, name="Policies", whole=True
     ),
-    Page(path="/replay", template="replay.html", build=replay_page, name="Replay", whole=True),
-    Page(path="/system", template="system.html", build=system_page, name="System", whole=True),
+    PageSpec(path="/replay", template="replay.html", build=replay_page, name="Replay", whole=True),
+    PageSpec(path="/system", template="system.html", build=system_page, name="System", whole=True),
 )
 
 
-def pages_with(sources: PageSources) -> Sequence[Page]:
+def pages_with(sources: PageSources) -> Sequence[PageSpec]:
     """All pages: `PAGES`, and those that ask others for what is not in the book."""
     return (*PAGES, *job_pages(sources))

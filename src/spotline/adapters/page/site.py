@@ -14,7 +14,7 @@ from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
-from spotline.adapters.page.app import Frame, Page, Pages, html, nothing_about
+from spotline.adapters.page.app import Frame, Pages, PageSpec, html, nothing_about
 from spotline.adapters.page.asked import PageAsked
 from spotline.adapters.page.changes import PageChanges, change_texts
 from spotline.adapters.page.desk import PageDesk
@@ -67,7 +67,7 @@ class SiteParts:
 class PageSite:
     """Serves pages to those who may see them."""
 
-    def __init__(self, desk: PageDesk, pages: Sequence[Page], parts: SiteParts) -> None:
+    def __init__(self, desk: PageDesk, pages: Sequence[PageSpec], parts: SiteParts) -> None:
         self._desk = desk
         self._listed = tuple(pages)
         self._parts = parts
@@ -186,7 +186,7 @@ class PageSite:
         # A browser takes this name from nobody but the host itself, over TLS, for all paths.
         return "__Host-spotline" if self._parts.secure else "spotline"
 
-    async def _admit_page(self, request: Request, page: Page) -> Reader:
+    async def _admit_page(self, request: Request, page: PageSpec) -> Reader:
         return (await self.visit(request, HTTP_ACTIONS[f"GET {page.path}"])).reader
 
     # --- what is served -------------------------------------------------------------------------

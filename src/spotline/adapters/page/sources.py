@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from spotline.adapters.page.desk import PageDesk, yield_to_others
-from spotline.application.page.ports import Explainer, Outlooks
+from spotline.application.page.ports import Explainer, JobOutlooks
 
 T = TypeVar("T")
 
@@ -38,7 +38,7 @@ class PageSources:
     """
 
     explainer: Explainer | None = None
-    outlooks: Outlooks | None = None
+    outlooks: JobOutlooks | None = None
     outlooks_wait: bool = False
     desk: PageDesk | None = None
     bench: Workbench | None = None

@@ -73,7 +73,7 @@ class LaunchRefusal:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NoticeInForce:
+class GivenNotice:
     """An instance that the cloud is about to take back at `ends_ns` of market time."""
 
     instance_id: str
@@ -101,7 +101,7 @@ class FleetChapter:
     """
 
     slots: deque[SlotSums] = field(default_factory=lambda: deque(maxlen=MOST_SLOTS))
-    notices: dict[str, NoticeInForce] = field(default_factory=dict)
+    notices: dict[str, GivenNotice] = field(default_factory=dict)
     refusals: deque[LaunchRefusal] = field(default_factory=lambda: deque(maxlen=MOST_REFUSALS))
     slacks: dict[str, deque[SlackAt]] = field(default_factory=dict)
     set_aside: dict[str, QuoteQuarantined] = field(default_factory=dict)
@@ -216,7 +216,7 @@ class FleetChapter:
 
     def _notice(self, event: InterruptionNoticed, at_ns: int) -> None:
         for instance_id in event.instance_ids:
-            self.notices[instance_id] = NoticeInForce(
+            self.notices[instance_id] = GivenNotice(
                 instance_id=instance_id,
                 job_id=event.job_id,
                 tenant=event.tenant,
@@ -225,10 +225,10 @@ class FleetChapter:
                 ends_ns=at_ns + event.lead_s * NS_PER_S,
             )
 
-    def _of_job(self, job_id: str) -> Iterator[NoticeInForce]:
+    def _of_job(self, job_id: str) -> Iterator[GivenNotice]:
         return (notice for notice in self.notices.values() if notice.job_id == job_id)
 
-    def _forget(self, notices: Iterable[NoticeInForce]) -> None:
+    def _forget(self, notices: Iterable[GivenNotice]) -> None:
         for notice in list(notices):
             self.notices.pop(notice.instance_id, None)
 

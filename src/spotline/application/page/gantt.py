@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from spotline.application.page.holdings import HeldSpan, JobMark, MarkKind
+from spotline.application.page.holdings import JobSign, LotSpan, SignKind
 from spotline.domain.units import NS_PER_S
 
 WIDTH = 1080
@@ -19,30 +19,30 @@ _STEPS_S = (600, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400, 172_800, 604_
 
 _Place = Callable[[int], float]
 
-GLYPHS: Mapping[MarkKind, str] = {
-    MarkKind.NOTICED: "▽",
-    MarkKind.LOST: "✕",
-    MarkKind.WITHDRAWN: "△",
-    MarkKind.REFUSED: "□",
-    MarkKind.MOVED: "◆",
-    MarkKind.SAFETY_NET: "✚",
-    MarkKind.LIMITED: "▬",
-    MarkKind.SAVED: "●",
-    MarkKind.NOT_SAVED: "⊗",
-    MarkKind.EXITED: "✖",
-    MarkKind.RETRIED: "↻",
-    MarkKind.SILENT: "○",
-    MarkKind.CHANGED: "✎",
+GLYPHS: Mapping[SignKind, str] = {
+    SignKind.NOTICED: "▽",
+    SignKind.LOST: "✕",
+    SignKind.WITHDRAWN: "△",
+    SignKind.REFUSED: "□",
+    SignKind.MOVED: "◆",
+    SignKind.SAFETY_NET: "✚",
+    SignKind.LIMITED: "▬",
+    SignKind.SAVED: "●",
+    SignKind.NOT_SAVED: "⊗",
+    SignKind.EXITED: "✖",
+    SignKind.RETRIED: "↻",
+    SignKind.SILENT: "○",
+    SignKind.CHANGED: "✎",
 }
 """The sign of each kind: shapes differ, so that colour is not needed."""
 
 BAD = frozenset(
-    {MarkKind.LOST, MarkKind.NOTICED, MarkKind.NOT_SAVED, MarkKind.EXITED, MarkKind.LIMITED}
+    {SignKind.LOST, SignKind.NOTICED, SignKind.NOT_SAVED, SignKind.EXITED, SignKind.LIMITED}
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bar:
+class GanttBar:
     """Instances held for a time; `text` is empty where it would not fit."""
 
     x: float
@@ -66,7 +66,7 @@ class Sign:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lane:
+class GanttLane:
     """A row and what it is called."""
 
     y: float
@@ -91,8 +91,8 @@ class Gantt:
     width: int
     height: float
     left: int
-    lanes: tuple[Lane, ...]
-    bars: tuple[Bar, ...]
+    lanes: tuple[GanttLane, ...]
+    bars: tuple[GanttBar, ...]
     signs: tuple[Sign, ...]
     ticks: tuple[Tick, ...]
     deadline_x: float | None
@@ -115,7 +115,7 @@ class Span:
 
 
 def gantt(
-    spans: Sequence[HeldSpan], marks: Sequence[JobMark], span: Span, names: Mapping[str, str]
+    spans: Sequence[LotSpan], marks: Sequence[JobSign], span: Span, names: Mapping[str, str]
 ) -> Gantt:
     """Lay out what a job held, a lane for each offering and kind, and what happened below.
 
@@ -131,23 +131,25 @@ def gantt(
         return round(LEFT + (inside - span.begin_ns) * scale, 1)
 
     keys = list(dict.fromkeys((each.offering_id, each.paid) for each in spans))
-    kinds = [kind for kind in MarkKind if any(mark.kind is kind for mark in marks)]
+    kinds = [kind for kind in SignKind if any(mark.kind is kind for mark in marks)]
     shown = keys[: max(0, MOST_LANES - len(kinds))]
     most = max((each.instances for each in spans), default=1)
     pitch = LANE + LANE_GAP
-    lanes: list[Lane] = []
-    bars: list[Bar] = []
+    lanes: list[GanttLane] = []
+    bars: list[GanttBar] = []
     for row, key in enumerate(shown):
         top = TOP + row * pitch
         offering_id, paid = key
-        lanes.append(Lane(y=top + LANE / 2, name=f"{names.get(offering_id, offering_id)}, {paid}"))
+        lanes.append(
+            GanttLane(y=top + LANE / 2, name=f"{names.get(offering_id, offering_id)}, {paid}")
+        )
         of_lane = [held for held in spans if (held.offering_id, held.paid) == key]
         bars.extend(_bar(held, top, most, x_of, span) for held in of_lane)
     signs: list[Sign] = []
     for row, kind in enumerate(kinds, start=len(shown)):
         middle = TOP + row * pitch + LANE / 2
         of_kind = [mark for mark in marks if mark.kind is kind]
-        lanes.append(Lane(y=middle, name=f"{GLYPHS[kind]} {kind.value} ({len(of_kind)})"))
+        lanes.append(GanttLane(y=middle, name=f"{GLYPHS[kind]} {kind.value} ({len(of_kind)})"))
         signs.extend(_sign(mark, x_of(mark.at_ns), middle) for mark in of_kind[:MOST_MARKS])
     inside = span.begin_ns <= span.deadline_ns <= span.end_ns
     goes_on = not span.over and span.begin_ns < span.now_ns < span.end_ns
@@ -166,7 +168,7 @@ def gantt(
     )
 
 
-def _sign(mark: JobMark, x: float, y: float) -> Sign:
+def _sign(mark: JobSign, x: float, y: float) -> Sign:
     return Sign(
         x=x,
         y=y,
@@ -176,17 +178,17 @@ def _sign(mark: JobMark, x: float, y: float) -> Sign:
     )
 
 
-def _count(marks: Sequence[JobMark], kind: MarkKind) -> int:
+def _count(marks: Sequence[JobSign], kind: SignKind) -> int:
     return sum(mark.kind is kind for mark in marks)
 
 
-def _bar(held: HeldSpan, top: float, most: int, x_of: _Place, span: Span) -> Bar:
+def _bar(held: LotSpan, top: float, most: int, x_of: _Place, span: Span) -> GanttBar:
     until_ns = held.until_ns or span.now_ns
     begin, end = x_of(held.from_ns), x_of(until_ns)
     height = round(LANE * (0.4 + 0.6 * held.instances / most), 1)
     text = str(held.instances)
     goes_on = "" if held.until_ns else " and still does"
-    return Bar(
+    return GanttBar(
         x=begin,
         y=round(top + LANE - height, 1),
         width=max(1.5, round(end - begin, 1)),

@@ -46,7 +46,7 @@ SPOT, ON_DEMAND, RESERVED = "spot", "on-demand", "reserved"
 _STANDING_WIDTH, _COURSE_WIDTH = 4, 2
 
 
-class MarkKind(Enum):
+class SignKind(Enum):
     """What is marked in a job's life; the value is what it is called."""
 
     NOTICED = "notice"
@@ -65,14 +65,14 @@ class MarkKind(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobMark:
+class JobSign:
     """Something that happened to a job, to how many of its instances (0: to none), and where.
 
     `detail` are the words of whoever said it; `refusal` is the class of a refused launch.
     """
 
     at_ns: int
-    kind: MarkKind
+    kind: SignKind
     slot: int
     seq: int
     instances: int = 0
@@ -82,7 +82,7 @@ class JobMark:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HeldSpan:
+class LotSpan:
     """Instances of an offering that a job held for a time; `until_ns` is 0 where it still does."""
 
     offering_id: str
@@ -108,7 +108,7 @@ class LossRecord:
     done_ppm: int
 
 
-class Standing(NamedTuple):
+class JobStanding(NamedTuple):
     """Where a job stood when a slot was over, and what it had spent by the decisions."""
 
     at_ns: int
@@ -131,9 +131,9 @@ class BillLine(NamedTuple):
 class JobPast:
     """One job's past; only `HoldingsChapter.fold` changes it."""
 
-    spans: list[HeldSpan] = field(default_factory=list)
-    open_spans: dict[tuple[str, str], HeldSpan] = field(default_factory=dict)
-    marks: list[JobMark] = field(default_factory=list)
+    spans: list[LotSpan] = field(default_factory=list)
+    open_spans: dict[tuple[str, str], LotSpan] = field(default_factory=dict)
+    marks: list[JobSign] = field(default_factory=list)
     losses: list[LossRecord] = field(default_factory=list)
     closed_ns: int = 0
     counted: tuple[int, int, int] = (0, 0, 0)
@@ -142,11 +142,11 @@ class JobPast:
     _billed: array[int] = field(default_factory=lambda: array("q"))
     _bills: dict[tuple[str, str], list[int]] = field(default_factory=dict)
 
-    def standings(self) -> Iterator[Standing]:
+    def standings(self) -> Iterator[JobStanding]:
         """Where it stood at the end of each slot, oldest first."""
         kept = self._standings
         for at in range(0, len(kept), _STANDING_WIDTH):
-            yield Standing(*kept[at : at + _STANDING_WIDTH])
+            yield JobStanding(*kept[at : at + _STANDING_WIDTH])
 
     def billed(self) -> Iterator[tuple[int, int]]:
         """Moments (ns) and what had been billed until then, micro-USD, oldest first."""
@@ -159,7 +159,7 @@ class JobPast:
         lines = [BillLine(*key, *sums) for key, sums in self._bills.items()]
         return sorted(lines, key=lambda line: (-line.cost_micro_usd, line.offering_id, line.paid))
 
-    def all_spans(self) -> list[HeldSpan]:
+    def all_spans(self) -> list[LotSpan]:
         """What it held and holds, by when that began."""
         spans = [*self.spans, *self.open_spans.values()]
         return sorted(spans, key=lambda span: (span.from_ns, span.offering_id, span.paid))
@@ -187,7 +187,7 @@ class JobPast:
                 del self.open_spans[key]
                 if at_ns > span.from_ns:
                     self.spans.append(
-                        HeldSpan(
+                        LotSpan(
                             offering_id=span.offering_id,
                             paid=span.paid,
                             instances=span.instances,
@@ -197,7 +197,7 @@ class JobPast:
                     )
         for (offering_id, paid), instances in held.items():
             if (offering_id, paid) not in self.open_spans:
-                self.open_spans[offering_id, paid] = HeldSpan(
+                self.open_spans[offering_id, paid] = LotSpan(
                     offering_id=offering_id, paid=paid, instances=instances, from_ns=at_ns
                 )
 
@@ -292,9 +292,9 @@ class HoldingsChapter:
                 )
             )
             past.marks.append(
-                JobMark(
+                JobSign(
                     at_ns=entry.lost_ns or told.market_ns,
-                    kind=MarkKind.LOST,
+                    kind=SignKind.LOST,
                     slot=told.slot,
                     seq=told.seq,
                     instances=taken,
@@ -304,9 +304,9 @@ class HoldingsChapter:
             )
         if moves > 0:
             past.marks.append(
-                JobMark(
+                JobSign(
                     at_ns=told.market_ns,
-                    kind=MarkKind.MOVED,
+                    kind=SignKind.MOVED,
                     slot=told.slot,
                     seq=told.seq,
                     offering_id=entry.offering_id,
@@ -329,14 +329,14 @@ def _paid(offering_id: str, kind: CapacityType, jobs: JobsState) -> str:
 def _mark_decision(past: JobPast, told: Applied, event: AllocationDecided) -> None:
     before, past.reason = past.reason, event.reason
     kinds = {
-        DecisionReason.SAFETY_NET: MarkKind.SAFETY_NET,
-        DecisionReason.BUDGET: MarkKind.LIMITED,
+        DecisionReason.SAFETY_NET: SignKind.SAFETY_NET,
+        DecisionReason.BUDGET: SignKind.LIMITED,
     }
     kind = kinds.get(event.reason)
     if kind is not None and event.reason is not before:
         where = event.lots[0].offering_id if event.lots else ""
         past.marks.append(
-            JobMark(
+            JobSign(
                 at_ns=told.market_ns,
                 kind=kind,
                 slot=event.slot,
@@ -355,7 +355,7 @@ def _mark(past: JobPast, told: Applied) -> None:
     kind, instances, detail = found
     event = told.event
     past.marks.append(
-        JobMark(
+        JobSign(
             at_ns=told.market_ns,
             kind=kind,
             slot=told.slot,
@@ -368,34 +368,34 @@ def _mark(past: JobPast, told: Applied) -> None:
     )
 
 
-def _marked(event: object) -> tuple[MarkKind, int, str] | None:
+def _marked(event: object) -> tuple[SignKind, int, str] | None:
     match event:
         case InterruptionNoticed():
             lead = f"{event.lead_s} s before: {_names(event.instance_ids)}"
-            return MarkKind.NOTICED, len(event.instance_ids), lead
+            return SignKind.NOTICED, len(event.instance_ids), lead
         case InterruptionWithdrawn():
-            return MarkKind.WITHDRAWN, len(event.instance_ids), _names(event.instance_ids)
+            return SignKind.WITHDRAWN, len(event.instance_ids), _names(event.instance_ids)
         case LaunchRefused():
             kind = SPOT if event.capacity_type is CapacityType.SPOT else ON_DEMAND
             detail = f"{event.granted} of {event.requested} {kind} granted"
             if event.detail:
                 detail = f"{detail}: {event.detail}"
-            return MarkKind.REFUSED, event.requested - event.granted, detail
+            return SignKind.REFUSED, event.requested - event.granted, detail
         case CheckpointCommitted():
-            return MarkKind.SAVED, 0, f"step {event.step}, {event.kind.value}, in {event.save_s} s"
+            return SignKind.SAVED, 0, f"step {event.step}, {event.kind.value}, in {event.save_s} s"
         case CheckpointFailed():
             said = event.fault.value.replace("_", " ")
-            return MarkKind.NOT_SAVED, 0, f"step {event.step}: {said} {event.detail}".strip()
+            return SignKind.NOT_SAVED, 0, f"step {event.step}: {said} {event.detail}".strip()
         case JobExited() if event.exit_code:
-            return MarkKind.EXITED, 0, f"exit code {event.exit_code} {event.detail}".strip()
+            return SignKind.EXITED, 0, f"exit code {event.exit_code} {event.detail}".strip()
         case JobRetryScheduled():
-            return MarkKind.RETRIED, 0, f"retry {event.retry}: {event.detail}"
+            return SignKind.RETRIED, 0, f"retry {event.retry}: {event.detail}"
         case JobSilent():
-            return MarkKind.SILENT, 1, f"agent of {event.instance_id} is silent"
+            return SignKind.SILENT, 1, f"agent of {event.instance_id} is silent"
         case JobStalled():
-            return MarkKind.SILENT, 0, "its program reports nothing"
+            return SignKind.SILENT, 0, "its program reports nothing"
         case JobUpdated():
-            return MarkKind.CHANGED, 0, "deadline, value or budget"
+            return SignKind.CHANGED, 0, "deadline, value or budget"
         case _:
             return None
 

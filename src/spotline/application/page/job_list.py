@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from spotline.application.board.messages import JobFlag, JobPhase
-from spotline.application.page.jobs import JobRow
+from spotline.application.page.jobs import SeenJob
 from spotline.application.page.now import PhaseCount, phase_counts, tightness
 from spotline.application.page.state import PageState
 from spotline.domain.policies.answer import DecisionReason
@@ -49,7 +49,7 @@ class JobsAsked:
 class ListedJob:
     """A job with what the list says beyond its view; money is micro-USD, None: not known."""
 
-    row: JobRow
+    row: SeenJob
     slack_s: int | None
     tight: str
     on_time_ppm: int | None
@@ -72,7 +72,7 @@ class JobList:
     tenants: tuple[str, ...]
 
 
-def job_list(state: PageState, seen: Sequence[JobRow], asked: JobsAsked) -> JobList:
+def job_list(state: PageState, seen: Sequence[SeenJob], asked: JobsAsked) -> JobList:
     """Choose the jobs that are asked for, of those that the caller may see."""
     found = sorted((row for row in seen if _wanted(row, asked)), key=_KEYS[asked.order])
     if asked.descending:
@@ -91,7 +91,7 @@ def job_list(state: PageState, seen: Sequence[JobRow], asked: JobsAsked) -> JobL
     )
 
 
-def _wanted(row: JobRow, asked: JobsAsked) -> bool:
+def _wanted(row: SeenJob, asked: JobsAsked) -> bool:
     text = asked.text.casefold()
     return (
         asked.tenant in ("", row.status.job.tenant)
@@ -102,7 +102,7 @@ def _wanted(row: JobRow, asked: JobsAsked) -> bool:
     )
 
 
-def _listed(state: PageState, row: JobRow) -> ListedJob:
+def _listed(state: PageState, row: SeenJob) -> ListedJob:
     view, quoted = row.view, row.view.quoted
     slack_s = view.slack_s if view.latest_on_demand_start_ns else None
     return ListedJob(
@@ -117,13 +117,13 @@ def _listed(state: PageState, row: JobRow) -> ListedJob:
     )
 
 
-def _by_slack(row: JobRow) -> tuple[bool, int, str]:
+def _by_slack(row: SeenJob) -> tuple[bool, int, str]:
     known = bool(row.view.latest_on_demand_start_ns)
     return not known, row.view.slack_s, row.job_id
 
 
 _PHASES: Sequence[JobPhase] = tuple(JobPhase)
-_KEYS: dict[JobOrder, Callable[[JobRow], tuple[int | str | bool, ...]]] = {
+_KEYS: dict[JobOrder, Callable[[SeenJob], tuple[int | str | bool, ...]]] = {
     JobOrder.SUBMITTED: lambda row: (row.status.submitted_ns, row.job_id),
     JobOrder.NAME: lambda row: (row.name.casefold(), row.job_id),
     JobOrder.TENANT: lambda row: (row.status.job.tenant, row.name.casefold(), row.job_id),

@@ -13,7 +13,7 @@ from spotline.domain.jobs.outlook import JobOutlook
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobRow:
+class SeenJob:
     """A job as a table shows it."""
 
     job_id: str
@@ -22,7 +22,7 @@ class JobRow:
     view: JobView
 
 
-def job_row(state: PageState, job_id: str, outlook: JobOutlook | None = None) -> JobRow:
+def job_row(state: PageState, job_id: str, outlook: JobOutlook | None = None) -> SeenJob:
     """A job at the state's place in the log.
 
     Raises
@@ -32,7 +32,7 @@ def job_row(state: PageState, job_id: str, outlook: JobOutlook | None = None) ->
     """
     status = state.jobs.statuses[job_id]
     view = view_of(state.jobs.board, status.job, state.jobs.recent, outlook=outlook)
-    return JobRow(job_id=job_id, name=status.job.name or job_id[:8], status=status, view=view)
+    return SeenJob(job_id=job_id, name=status.job.name or job_id[:8], status=status, view=view)
 
 
 def visible_jobs(state: PageState, tenant: str) -> Sequence[str]:

@@ -9,9 +9,9 @@ from spotline.application.board.messages import FleetView, JobFlag, JobPhase
 from spotline.application.board.view import fleet_of
 from spotline.application.page.about import About
 from spotline.application.page.fleet import Holdings, SlackAt, SlotSums
-from spotline.application.page.jobs import JobRow, job_row, visible_jobs
+from spotline.application.page.jobs import SeenJob, job_row, visible_jobs
 from spotline.application.page.state import PageState
-from spotline.application.page.trouble import HOUR_NS, RedListLine, spend_uses, troubles
+from spotline.application.page.trouble import HOUR_NS, TroubleFound, spend_uses, troubles
 
 MOST_POINTS = 400
 MOST_STRIPS = 40
@@ -20,7 +20,7 @@ _DAY_S = 86_400
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FrameStanding:
+class FleetStanding:
     """What the frame of every page says: how much to look at, and what a day has cost.
 
     Money is micro-USD of the last 24 h of market time; the cap is None where there is none.
@@ -76,7 +76,7 @@ class SlackStrip:
 class NowView:
     """All that the first page says. `strips` are of the tightest jobs, `more_strips` how many more."""
 
-    troubles: tuple[RedListLine, ...]
+    troubles: tuple[TroubleFound, ...]
     fleet: FleetView
     held: Holdings
     phases: tuple[PhaseCount, ...]
@@ -88,7 +88,7 @@ class NowView:
     spent_day_micro_usd: int
 
 
-def rows_of(state: PageState, about: About, tenant: str) -> list[JobRow]:
+def rows_of(state: PageState, about: About, tenant: str) -> list[SeenJob]:
     """All jobs that a tenant (empty: anybody) may see."""
     # What is expected now says nothing of a past slot: it is known of the head alone.
     known = about.outlooks
@@ -96,8 +96,8 @@ def rows_of(state: PageState, about: About, tenant: str) -> list[JobRow]:
 
 
 def standing_of(
-    state: PageState, rows: Sequence[JobRow], about: About, tenant: str = ""
-) -> FrameStanding:
+    state: PageState, rows: Sequence[SeenJob], about: About, tenant: str = ""
+) -> FleetStanding:
     """What the frame says."""
     found = troubles(state, rows, about, tenant)
     cap = next(
@@ -108,7 +108,7 @@ def standing_of(
         ),
         None,
     )
-    return FrameStanding(
+    return FleetStanding(
         alerts=sum(trouble.bad for trouble in found),
         spent_today_micro_usd=spent_in(state, _DAY_S, tenant),
         cap_today_micro_usd=cap,
@@ -121,7 +121,7 @@ def spent_in(state: PageState, span_s: int, tenant: str) -> int:
     return sum(cost for (whose, _), cost in spent.items() if tenant in ("", whose))
 
 
-def now_view(state: PageState, rows: Sequence[JobRow], about: About, tenant: str = "") -> NowView:
+def now_view(state: PageState, rows: Sequence[SeenJob], about: About, tenant: str = "") -> NowView:
     """Make the first page for a tenant (empty: for all), of whom `rows` are all jobs."""
     strips = slack_strips(state, rows)
     open_rows = [row for row in rows if not row.view.phase.over]
@@ -141,7 +141,7 @@ def now_view(state: PageState, rows: Sequence[JobRow], about: About, tenant: str
     )
 
 
-def phase_counts(rows: Sequence[JobRow]) -> tuple[PhaseCount, ...]:
+def phase_counts(rows: Sequence[SeenJob]) -> tuple[PhaseCount, ...]:
     """How many jobs are in each phase that any is in."""
     counts = {phase: 0 for phase in JobPhase}
     for row in rows:
@@ -149,7 +149,7 @@ def phase_counts(rows: Sequence[JobRow]) -> tuple[PhaseCount, ...]:
     return tuple(PhaseCount(phase=phase, jobs=jobs) for phase, jobs in counts.items() if jobs)
 
 
-def _fleet(state: PageState, rows: Sequence[JobRow], tenant: str) -> FleetView:
+def _fleet(state: PageState, rows: Sequence[SeenJob], tenant: str) -> FleetView:
     """What these jobs hold and cost an hour, at the prices of the open slot."""
     if not tenant:
         return fleet_of(state.jobs.board, state.jobs.recent, [row.view for row in rows])
@@ -207,7 +207,7 @@ def tightness(slack_s: int, slot_s: int) -> str:
     return "some" if slack_s < 36 * slot_s else "ample"
 
 
-def slack_strips(state: PageState, rows: Sequence[JobRow]) -> list[SlackStrip]:
+def slack_strips(state: PageState, rows: Sequence[SeenJob]) -> list[SlackStrip]:
     """The slack of each open job over the last slots, all on one scale, the tightest job first."""
     kept = {
         row.job_id: state.fleet.slacks[row.job_id]

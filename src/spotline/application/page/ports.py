@@ -22,7 +22,7 @@ class Explainer(Protocol):
         ...
 
 
-class Outlooks(Protocol):
+class JobOutlooks(Protocol):
     """Says what is expected of a job. May take seconds."""
 
     async def outlook(self, job_id: str, at: int | None, *, token: str = "") -> JobOutlook | None:

@@ -39,7 +39,7 @@ class Chapter(Protocol):
         ...
 
 
-class LeftOut(NamedTuple):
+class LeftOutEvent(NamedTuple):
     """An event that a chapter could not take: pages may lack what it said."""
 
     seq: int
@@ -67,7 +67,7 @@ class PageState:
     otherwise: OtherwiseChapter = field(default_factory=OtherwiseChapter)
     selection: SelectionChapter = field(default_factory=SelectionChapter)
     market: MarketChapter = field(default_factory=MarketChapter)
-    left_out: deque[LeftOut] = field(default_factory=lambda: deque(maxlen=_MOST_LEFT_OUT))
+    left_out: deque[LeftOutEvent] = field(default_factory=lambda: deque(maxlen=_MOST_LEFT_OUT))
     seq: int = 0
     wall_ns: int = 0
     opened_wall_ns: int = 0
@@ -115,7 +115,7 @@ class PageState:
                 chapter.fold(placed, self.jobs)
             except Exception as error:  # noqa: BLE001 - only looked at: told on the page itself
                 self.left_out.append(
-                    LeftOut(told.seq, told.kind, f"{type(error).__name__}: {error}")
+                    LeftOutEvent(told.seq, told.kind, f"{type(error).__name__}: {error}")
                 )
 
     def _chapters(self) -> tuple[Chapter, ...]:

@@ -12,7 +12,7 @@ from spotline.application.operations.messages import SpendUse
 from spotline.application.operations.spending import limits_in_force
 from spotline.application.page.about import About
 from spotline.application.page.fleet import LaunchRefusal
-from spotline.application.page.jobs import JobRow
+from spotline.application.page.jobs import SeenJob
 from spotline.application.page.state import PageState
 from spotline.domain.limits.freezes import Freeze, FreezeScope
 from spotline.domain.units import NS_PER_S, PPM
@@ -54,7 +54,7 @@ _BAD = frozenset(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RedListLine:
+class TroubleFound:
     """Something to look at.
 
     `what` says what it is about, `path` is that thing's page (empty: none), `why` what is known of
@@ -79,8 +79,8 @@ class RedListLine:
 
 
 def troubles(
-    state: PageState, rows: Sequence[JobRow], about: About, tenant: str = ""
-) -> tuple[RedListLine, ...]:
+    state: PageState, rows: Sequence[SeenJob], about: About, tenant: str = ""
+) -> tuple[TroubleFound, ...]:
     """All that needs a look at the state's place in the log.
 
     Parameters
@@ -105,11 +105,11 @@ def troubles(
     return tuple(sorted(found, key=lambda trouble: order[trouble.kind]))
 
 
-def _of_jobs(rows: Sequence[JobRow]) -> Iterator[RedListLine]:
+def _of_jobs(rows: Sequence[SeenJob]) -> Iterator[TroubleFound]:
     for row in rows:
         view, path = row.view, f"/jobs/{row.job_id}"
         if JobFlag.AT_RISK in view.flags:
-            yield RedListLine(
+            yield TroubleFound(
                 kind=TroubleKind.AT_RISK,
                 key=row.job_id,
                 what=row.name,
@@ -120,7 +120,7 @@ def _of_jobs(rows: Sequence[JobRow]) -> Iterator[RedListLine]:
                 since_ns=view.since_ns,
             )
         if JobFlag.STALLED in view.flags:
-            yield RedListLine(
+            yield TroubleFound(
                 kind=TroubleKind.STALLED,
                 key=row.job_id,
                 what=row.name,
@@ -132,7 +132,7 @@ def _of_jobs(rows: Sequence[JobRow]) -> Iterator[RedListLine]:
             )
 
 
-def _why_at_risk(row: JobRow) -> str:
+def _why_at_risk(row: SeenJob) -> str:
     view, said = row.view, []
     if view.slack_s < 0:
         hours = -view.slack_s / 3_600
@@ -142,14 +142,14 @@ def _why_at_risk(row: JobRow) -> str:
     return "; ".join((*said, view.why)) if view.why else "; ".join(said)
 
 
-def _freezes(state: PageState, tenant: str) -> Iterator[RedListLine]:
+def _freezes(state: PageState, tenant: str) -> Iterator[TroubleFound]:
     for freeze in state.jobs.operations.freezes:
         if _concerns(freeze, state, tenant):
             scope = "everything" if freeze.scope is FreezeScope.SYSTEM else freeze.scope.value
             of_kind = (
                 freeze.capacity_type.value.replace("_", "-") if freeze.capacity_type else "all"
             )
-            yield RedListLine(
+            yield TroubleFound(
                 kind=TroubleKind.FROZEN,
                 key=freeze.freeze_id,
                 what=f"{scope} {freeze.key}".strip(),
@@ -173,7 +173,7 @@ def _concerns(freeze: Freeze, state: PageState, tenant: str) -> bool:
             return True
 
 
-def _notices(state: PageState, tenant: str) -> Iterator[RedListLine]:
+def _notices(state: PageState, tenant: str) -> Iterator[TroubleFound]:
     notices = sorted(
         (n for n in state.fleet.notices.values() if tenant in ("", n.tenant)),
         key=lambda n: (n.ends_ns, n.job_id, n.offering_id, n.instance_id),
@@ -182,7 +182,7 @@ def _notices(state: PageState, tenant: str) -> Iterator[RedListLine]:
         notices, key=lambda n: (n.job_id, n.offering_id, n.ends_ns)
     ):
         same = list(group)
-        yield RedListLine(
+        yield TroubleFound(
             kind=TroubleKind.NOTICE,
             key=f"{job_id}-{same[0].instance_id}",
             what=_name(state, job_id),
@@ -194,7 +194,7 @@ def _notices(state: PageState, tenant: str) -> Iterator[RedListLine]:
         )
 
 
-def _stale(state: PageState) -> Iterator[RedListLine]:
+def _stale(state: PageState) -> Iterator[TroubleFound]:
     opened = state.jobs.recent.opened
     if opened is None:
         return
@@ -208,7 +208,7 @@ def _stale(state: PageState) -> Iterator[RedListLine]:
         old = [age_s for age_s in of_account if age_s > oldest_s]
         if old:
             dead = len(old) == len(of_account)
-            yield RedListLine(
+            yield TroubleFound(
                 kind=TroubleKind.STALE_FEED,
                 key=account,
                 what=account,
@@ -221,9 +221,9 @@ def _stale(state: PageState) -> Iterator[RedListLine]:
             )
 
 
-def _set_aside(state: PageState) -> Iterator[RedListLine]:
+def _set_aside(state: PageState) -> Iterator[TroubleFound]:
     for offering_id, event in sorted(state.fleet.set_aside.items()):
-        yield RedListLine(
+        yield TroubleFound(
             kind=TroubleKind.SET_ASIDE,
             key=offering_id,
             what=offering_id,
@@ -235,13 +235,13 @@ def _set_aside(state: PageState) -> Iterator[RedListLine]:
 
 
 def _limits(
-    state: PageState, rows: Sequence[JobRow], about: About, tenant: str
-) -> Iterator[RedListLine]:
+    state: PageState, rows: Sequence[SeenJob], about: About, tenant: str
+) -> Iterator[TroubleFound]:
     names = {row.job_id: row.name for row in rows}
     at_limit = state.jobs.spending.at_limit
     for job_id in sorted(at_limit.keys() & names.keys()):
         reached = at_limit[job_id]
-        yield RedListLine(
+        yield TroubleFound(
             kind=TroubleKind.AT_LIMIT,
             key=job_id,
             what=names[job_id],
@@ -255,7 +255,7 @@ def _limits(
         money = row.view.money
         used_ppm = _share_ppm(money.spent_micro_usd, money.budget_micro_usd or None)
         if used_ppm >= NEAR_PPM and not row.view.phase.over and row.job_id not in at_limit:
-            yield RedListLine(
+            yield TroubleFound(
                 kind=TroubleKind.LIMIT_NEAR,
                 key=f"budget-{row.job_id}",
                 what=row.name,
@@ -269,7 +269,7 @@ def _limits(
         used_ppm = _share_ppm(use.used_micro_usd, use.limit_micro_usd)
         if used_ppm >= NEAR_PPM and (not tenant or use.tenant == tenant):
             whose = use.tenant or use.what
-            yield RedListLine(
+            yield TroubleFound(
                 kind=TroubleKind.LIMIT_NEAR,
                 key=f"{use.what}-{use.tenant}-{use.span}",
                 what=f"{whose}, a {use.span}",
@@ -309,7 +309,7 @@ _AFTER_REFUSAL = {
 }
 
 
-def _refused(state: PageState, tenant: str) -> Iterator[RedListLine]:
+def _refused(state: PageState, tenant: str) -> Iterator[TroubleFound]:
     recent = state.fleet.refused_since(state.now_ns - HOUR_NS, tenant)
     by_class: dict[str, list[LaunchRefusal]] = {}
     for refusal in recent:
@@ -318,7 +318,7 @@ def _refused(state: PageState, tenant: str) -> Iterator[RedListLine]:
         places = sorted({refusal.offering_id for refusal in group})
         more = f" and {len(places) - 3} more" if len(places) > 3 else ""
         jobs = len({refusal.job_id for refusal in group})
-        yield RedListLine(
+        yield TroubleFound(
             kind=TroubleKind.REFUSED,
             key=name or "unknown",
             what=name.replace("_", " ") or "no class",
@@ -330,10 +330,10 @@ def _refused(state: PageState, tenant: str) -> Iterator[RedListLine]:
         )
 
 
-def _disagreements(state: PageState) -> Iterator[RedListLine]:
+def _disagreements(state: PageState) -> Iterator[TroubleFound]:
     checked = state.jobs.operations.agreement
     for place, found in enumerate(() if checked is None else checked.disagreements):
-        yield RedListLine(
+        yield TroubleFound(
             kind=TroubleKind.DISAGREEMENT,
             key=f"{place}-{found.kind.value}",
             what=f"{found.kind.value.replace('_', ' ')}: {found.scope.value} {found.key}".strip(),
@@ -347,9 +347,9 @@ def _disagreements(state: PageState) -> Iterator[RedListLine]:
         )
 
 
-def _orphans(state: PageState) -> Iterator[RedListLine]:
+def _orphans(state: PageState) -> Iterator[TroubleFound]:
     for instance_id, orphan in sorted(state.jobs.operations.orphans.items()):
-        yield RedListLine(
+        yield TroubleFound(
             kind=TroubleKind.ORPHAN,
             key=instance_id,
             what=instance_id,
@@ -362,9 +362,9 @@ def _orphans(state: PageState) -> Iterator[RedListLine]:
         )
 
 
-def _parked(state: PageState) -> Iterator[RedListLine]:
+def _parked(state: PageState) -> Iterator[TroubleFound]:
     for (service, event_id), parked in state.jobs.operations.parked.items():
-        yield RedListLine(
+        yield TroubleFound(
             kind=TroubleKind.PARKED,
             key=f"{service}-{event_id}",
             what=f"{service}, {parked.kind}",

@@ -178,7 +178,7 @@ def _add(sums: dict[str, int], slot: _Slot) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bar:
+class WaterfallBar:
     """A bar of the picture: from `low` to `high` of the way (0..1); `kind` says its colour."""
 
     name: str
@@ -209,14 +209,18 @@ def scale_of(levels: Sequence[int]) -> tuple[int, int]:
     return max(0, 2 * low - high), high
 
 
-def bars(told: Waterfall) -> list[Bar]:
+def bars(told: Waterfall) -> list[WaterfallBar]:
     """Where the bars of a waterfall stand: totals from the ground, parts from where the last ended."""
     least, most = scale_of(levels_of(told))
     width = max(1, most - least)
 
-    def bar(name: str, micro_usd: int, start: int, end: int, kind: str, means: str = "") -> Bar:
+    def bar(
+        name: str, micro_usd: int, start: int, end: int, kind: str, means: str = ""
+    ) -> WaterfallBar:
         low, high = sorted(((start - least) / width, (end - least) / width))
-        return Bar(name=name, micro_usd=micro_usd, low=low, high=high, kind=kind, means=means)
+        return WaterfallBar(
+            name=name, micro_usd=micro_usd, low=low, high=high, kind=kind, means=means
+        )
 
     worth, actual = told.on_demand_micro_usd, told.actual_micro_usd
     ground = max(0, least)

@@ -25,7 +25,7 @@ from spotline.application.explaining.messages import (
 )
 from spotline.application.page.decisions import DecisionMade
 from spotline.application.page.gantt import GLYPHS
-from spotline.application.page.holdings import MarkKind
+from spotline.application.page.holdings import SignKind
 from spotline.application.page.state import PageState
 from spotline.application.page.words import said
 from spotline.domain.events.capacity import RefusalClass
@@ -72,7 +72,7 @@ def test_every_kind_of_mark_is_on_the_page_with_its_sign(state: PageState) -> No
     past = state.holdings.of_job[JOB_ID]
     shown = {mark.kind for mark in past.marks}
 
-    assert shown >= set(MarkKind) - {MarkKind.MOVED}
+    assert shown >= set(SignKind) - {SignKind.MOVED}
     for kind in shown:
         assert f"{GLYPHS[kind]} {kind.value} (" in text
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from spotline.application.page.applied import Applied
 from spotline.application.page.gantt import LEFT, RIGHT, WIDTH, Span, gantt
-from spotline.application.page.holdings import HeldSpan, JobMark, JobPast, MarkKind
+from spotline.application.page.holdings import JobPast, JobSign, LotSpan, SignKind
 from spotline.application.page.job import (
     MOST_POINTS,
     Expected,
@@ -131,8 +131,8 @@ def test_losses_are_counted_as_the_board_counts_them(state: PageState) -> None:
         past, counts = state.holdings.of_job[job_id], state.jobs.board.entries[job_id].counts
         assert sum(loss.instances for loss in past.losses) == counts.interruptions
         assert sum(loss.noticed for loss in past.losses) == counts.noticed
-        assert sum(mark.kind is MarkKind.MOVED for mark in past.marks) <= counts.moves
-        assert sum(mark.kind is MarkKind.REFUSED for mark in past.marks) == counts.refusals
+        assert sum(mark.kind is SignKind.MOVED for mark in past.marks) <= counts.moves
+        assert sum(mark.kind is SignKind.REFUSED for mark in past.marks) == counts.refusals
 
 
 def test_no_rule_earns_more_than_the_bound(state: PageState) -> None:
@@ -220,7 +220,7 @@ def test_a_chart_has_no_more_points_than_it_may(several: list[list[tuple[int, fl
 
 
 spans = st.builds(
-    lambda offering, paid, instances, at, length: HeldSpan(
+    lambda offering, paid, instances, at, length: LotSpan(
         offering_id=offering,
         paid=paid,
         instances=instances,
@@ -234,15 +234,15 @@ spans = st.builds(
     st.integers(1, 5_000),
 )
 marks = st.builds(
-    lambda kind, at: JobMark(at_ns=at * NS_PER_S, kind=kind, slot=0, seq=1),
-    st.sampled_from(list(MarkKind)),
+    lambda kind, at: JobSign(at_ns=at * NS_PER_S, kind=kind, slot=0, seq=1),
+    st.sampled_from(list(SignKind)),
     st.integers(1, 10_000),
 )
 
 
 @given(st.lists(spans, max_size=20), st.lists(marks, max_size=20))
 def test_bars_and_signs_stay_inside_their_drawing(
-    held: list[HeldSpan], happened: list[JobMark]
+    held: list[LotSpan], happened: list[JobSign]
 ) -> None:
     span = Span(begin_ns=NS_PER_S, end_ns=12_000 * NS_PER_S, now_ns=9_000 * NS_PER_S, deadline_ns=0)
     drawn = gantt(held, happened, span, {})

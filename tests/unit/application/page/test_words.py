@@ -9,7 +9,7 @@ import pytest
 from spotline.application.board.messages import JobFlag, JobPhase, WaitingFor
 from spotline.application.explaining.messages import AlternativeCut
 from spotline.application.page.gantt import GLYPHS
-from spotline.application.page.holdings import MarkKind
+from spotline.application.page.holdings import SignKind
 from spotline.application.page.words import WORDS, said
 from spotline.domain.events.capacity import RefusalClass
 from spotline.domain.policies.answer import DecisionReason
@@ -33,5 +33,5 @@ def test_nothing_else_is_in_words() -> None:
 
 
 def test_every_mark_has_a_sign_of_its_own() -> None:
-    assert set(GLYPHS) == set(MarkKind)
-    assert len(set(GLYPHS.values())) == len(MarkKind)
+    assert set(GLYPHS) == set(SignKind)
+    assert len(set(GLYPHS.values())) == len(SignKind)

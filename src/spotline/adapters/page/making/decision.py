@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from spotline.adapters.page.app import Model
 from spotline.adapters.page.asked import PageAsked, whole_number
-from spotline.adapters.page.charts import Band, Mark, Series, TimeChart
+from spotline.adapters.page.charts import ChartBand, ChartMark, ChartSeries, TimeChart
 from spotline.adapters.page.making.job import A_PAGE, places_of
 from spotline.adapters.page.sources import PageSources
 from spotline.application.explaining.messages import DecisionExplanation, DecisionQuery
@@ -122,7 +122,7 @@ def forecast_charts(state: PageState, forecast: ForecastThen) -> tuple[TimeChart
         came[slot].on_demand_price_micro_usd / 1e6 if slot in came else None for slot in slots
     ]
     ahead = forecast.ahead
-    marks = [Mark(at_s=state.now_ns / NS_PER_S, name="open slot", colour="strong")]
+    marks = [ChartMark(at_s=state.now_ns / NS_PER_S, name="open slot", colour="strong")]
     inside = [mark for mark in marks if at_s[0] <= mark.at_s <= at_s[-1]]
     return (
         TimeChart(
@@ -131,26 +131,26 @@ def forecast_charts(state: PageState, forecast: ForecastThen) -> tuple[TimeChart
             unit="instances",
             at_s=at_s,
             series=[
-                Series(
+                ChartSeries(
                     name="1 in 10 at most",
                     colour="spot",
                     values=[float(step.low) for step in ahead],
                     dashed=True,
                 ),
-                Series(
+                ChartSeries(
                     name="expected, middle",
                     colour="spot",
                     values=[float(step.middle) for step in ahead],
                 ),
-                Series(
+                ChartSeries(
                     name="9 in 10 at most",
                     colour="spot",
                     values=[float(step.high) for step in ahead],
                     dashed=True,
                 ),
-                Series(name="really came", colour="line-2", values=counts, steps=True),
+                ChartSeries(name="really came", colour="line-2", values=counts, steps=True),
             ],
-            bands=[Band(name="8 of 10", low=0, high=2, colour="spot")],
+            bands=[ChartBand(name="8 of 10", low=0, high=2, colour="spot")],
             marks=inside,
         ),
         TimeChart(
@@ -159,14 +159,14 @@ def forecast_charts(state: PageState, forecast: ForecastThen) -> tuple[TimeChart
             unit="usd_per_hour",
             at_s=at_s,
             series=[
-                Series(
+                ChartSeries(
                     name="expected",
                     colour="spot",
                     values=[step.spot_price_micro_usd / 1e6 for step in ahead],
                     dashed=True,
                 ),
-                Series(name="really came", colour="line-2", values=prices, steps=True),
-                Series(name="on-demand", colour="on-demand", values=quoted, steps=True),
+                ChartSeries(name="really came", colour="line-2", values=prices, steps=True),
+                ChartSeries(name="on-demand", colour="on-demand", values=quoted, steps=True),
             ],
             marks=inside,
         ),

@@ -9,7 +9,7 @@ from typing import Any
 from spotline.adapters.grpc.allocator.standing import etag_of
 from spotline.adapters.page.app import Model
 from spotline.adapters.page.asked import PageAsked
-from spotline.adapters.page.charts import Band, Colour, Mark, Series, TimeChart
+from spotline.adapters.page.charts import ChartBand, ChartMark, ChartSeries, Colour, TimeChart
 from spotline.adapters.page.sources import PageSources
 from spotline.application.board.wording import place_text
 from spotline.application.page.gantt import GLYPHS, Span, gantt
@@ -239,8 +239,8 @@ def progress_chart(state: PageState, job_id: str, outlook: JobOutlook | None) ->
     courses = (lines.done, lines.even, lines.latest, lines.quick, lines.middle, lines.slow)
     moments = moments_of(*courses)
     series = [
-        Series(name="done", colour="done", values=at_moments(lines.done, moments)),
-        Series(
+        ChartSeries(name="done", colour="done", values=at_moments(lines.done, moments)),
+        ChartSeries(
             name="evenly to the deadline",
             colour="reserved",
             values=at_moments(lines.even, moments),
@@ -250,14 +250,14 @@ def progress_chart(state: PageState, job_id: str, outlook: JobOutlook | None) ->
     if lines.latest:
         values = at_moments(lines.latest, moments)
         series.append(
-            Series(
+            ChartSeries(
                 name="on-demand alone, at the latest",
                 colour="on-demand",
                 values=values,
                 dashed=True,
             )
         )
-    bands: list[Band] = []
+    bands: list[ChartBand] = []
     if lines.slow:
         low = len(series)
         for name, course in (
@@ -267,9 +267,9 @@ def progress_chart(state: PageState, job_id: str, outlook: JobOutlook | None) ->
         ):
             values = at_moments(course, moments) if course else [None] * len(moments)
             values = _then_all(values) if course and course[-1][1] >= 100.0 else values
-            series.append(Series(name=name, colour="spot", values=values, dashed=True))
-        bands.append(Band(name="8 of 10 futures", low=low, high=low + 2, colour="spot"))
-    marks = [Mark(at_s=_s(row.status.job.deadline.at_ns), name="deadline", colour="bad")]
+            series.append(ChartSeries(name=name, colour="spot", values=values, dashed=True))
+        bands.append(ChartBand(name="8 of 10 futures", low=low, high=low + 2, colour="spot"))
+    marks = [ChartMark(at_s=_s(row.status.job.deadline.at_ns), name="deadline", colour="bad")]
     return TimeChart(
         name="progress",
         title="Work done, percent of all work",
@@ -318,12 +318,14 @@ def cost_chart(
     rules = () if compared is None else compared.rules
     moments = moments_of(spent, billed, *(rule.cost for rule in rules))
     series = [
-        Series(name="billed", colour="spot", values=at_moments(billed, moments), filled=True),
-        Series(name="spent, by the decisions", colour="line-1", values=at_moments(spent, moments)),
+        ChartSeries(name="billed", colour="spot", values=at_moments(billed, moments), filled=True),
+        ChartSeries(
+            name="spent, by the decisions", colour="line-1", values=at_moments(spent, moments)
+        ),
     ]
     for rule, colour in zip(rules, _LINES, strict=False):
         series.append(
-            Series(
+            ChartSeries(
                 name=rule.name,
                 colour=colour,
                 values=at_moments(rule.cost, moments),

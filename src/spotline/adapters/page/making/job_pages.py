@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from spotline.adapters.page.app import Page
+from spotline.adapters.page.app import PageSpec
 from spotline.adapters.page.making.decision import DecisionMaker
 from spotline.adapters.page.making.job import JobMaker
 from spotline.adapters.page.sources import PageSources
@@ -13,33 +13,35 @@ _JOB = "/jobs/{job_id}"
 _DECISION = "/jobs/{job_id}/decisions/{slot}"
 
 
-def job_pages(sources: PageSources) -> Sequence[Page]:
+def job_pages(sources: PageSources) -> Sequence[PageSpec]:
     """Pages of one job, made with what `sources` can say."""
     job, decision = JobMaker(sources), DecisionMaker(sources)
     return (
-        Page(path=_JOB, template="job.html", build=job.page, under="/jobs", gather=job.outlook_now),
-        Page(
+        PageSpec(
+            path=_JOB, template="job.html", build=job.page, under="/jobs", gather=job.outlook_now
+        ),
+        PageSpec(
             path=f"{_JOB}/outlook",
             template="job_outlook.html",
             build=job.outlook_part,
             under="/jobs",
             gather=job.outlook,
         ),
-        Page(
+        PageSpec(
             path=f"{_JOB}/otherwise",
             template="job_otherwise.html",
             build=job.otherwise_part,
             under="/jobs",
             gather=job.otherwise,
         ),
-        Page(
+        PageSpec(
             path=_DECISION,
             template="decision.html",
             build=decision.page,
             under="/jobs",
             gather=decision.explanation_asked,
         ),
-        Page(
+        PageSpec(
             path=f"{_DECISION}/why",
             template="decision_why.html",
             build=decision.why,

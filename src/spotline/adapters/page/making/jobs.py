@@ -27,7 +27,7 @@ class SavedView:
 
 
 @dataclass(frozen=True, slots=True)
-class ListColumn:
+class JobColumn:
     """A column of the table; `order` is empty where it cannot be sorted by."""
 
     title: str
@@ -46,21 +46,21 @@ SAVED_VIEWS: Sequence[SavedView] = (
     SavedView("Dearest first", {"sort": "-cost"}),
 )
 
-COLUMNS: Sequence[ListColumn] = (
-    ListColumn("job", "name"),
-    ListColumn("tenant", "tenant"),
-    ListColumn("state", "phase"),
-    ListColumn("deadline", "deadline"),
-    ListColumn("slack", "slack", numeric=True),
-    ListColumn("P(on time) now", numeric=True),
-    ListColumn("quoted", numeric=True),
-    ListColumn("done", "progress"),
-    ListColumn("holds"),
-    ListColumn("policy"),
-    ListColumn("billed", "cost", numeric=True),
-    ListColumn("quoted cost", numeric=True),
-    ListColumn("on-demand quote", numeric=True),
-    ListColumn("last reason"),
+COLUMNS: Sequence[JobColumn] = (
+    JobColumn("job", "name"),
+    JobColumn("tenant", "tenant"),
+    JobColumn("state", "phase"),
+    JobColumn("deadline", "deadline"),
+    JobColumn("slack", "slack", numeric=True),
+    JobColumn("P(on time) now", numeric=True),
+    JobColumn("quoted", numeric=True),
+    JobColumn("done", "progress"),
+    JobColumn("holds"),
+    JobColumn("policy"),
+    JobColumn("billed", "cost", numeric=True),
+    JobColumn("quoted cost", numeric=True),
+    JobColumn("on-demand quote", numeric=True),
+    JobColumn("last reason"),
 )
 
 

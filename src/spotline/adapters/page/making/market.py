@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from spotline.adapters.page.app import Model
 from spotline.adapters.page.asked import PageAsked
-from spotline.adapters.page.charts import Band, Mark, Series, TimeChart
+from spotline.adapters.page.charts import ChartBand, ChartMark, ChartSeries, TimeChart
 from spotline.adapters.page.formats import seconds_of_ns
 from spotline.application.page.market import Loss, RefusedLaunch
 from spotline.application.page.offerings import (
@@ -118,20 +118,20 @@ def _dollars(micro_usd: int) -> float:
     return micro_usd / MICRO_USD_PER_USD
 
 
-def _prices(seen: Sequence[SlotSeen], marks: Sequence[Mark]) -> TimeChart:
+def _prices(seen: Sequence[SlotSeen], marks: Sequence[ChartMark]) -> TimeChart:
     return TimeChart(
         name="prices",
         title="Price of an instance-hour",
         unit="usd_per_hour",
         at_s=[seconds_of_ns(each.opened_ns) for each in seen],
         series=[
-            Series(
+            ChartSeries(
                 name="spot",
                 colour="spot",
                 values=[_dollars(each.spot_price_micro_usd) for each in seen],
                 steps=True,
             ),
-            Series(
+            ChartSeries(
                 name="on-demand",
                 colour="on-demand",
                 values=[_dollars(each.on_demand_price_micro_usd) for each in seen],
@@ -144,7 +144,7 @@ def _prices(seen: Sequence[SlotSeen], marks: Sequence[Mark]) -> TimeChart:
 
 def _marks(
     seen: Sequence[SlotSeen], losses: Sequence[Loss], refusals: Sequence[RefusedLaunch]
-) -> list[Mark]:
+) -> list[ChartMark]:
     """Where instances were lost and launches refused; of refusals one for each part of the time."""
     if not seen:
         return []
@@ -163,7 +163,7 @@ def _marks(
         )
     )
     return [
-        Mark(
+        ChartMark(
             at_s=minute * 60.0,
             # Refusals come in crowds: the line alone says so, and the note below.
             name="lost" if what == "lost" else "",
@@ -173,14 +173,14 @@ def _marks(
     ]
 
 
-def _counts(seen: Sequence[SlotSeen], marks: Sequence[Mark]) -> TimeChart:
+def _counts(seen: Sequence[SlotSeen], marks: Sequence[ChartMark]) -> TimeChart:
     return TimeChart(
         name="counts",
         title="Spot instances there; a gap where nobody knows",
         unit="instances",
         at_s=[seconds_of_ns(each.opened_ns) for each in seen],
         series=[
-            Series(
+            ChartSeries(
                 name="spot available",
                 colour="spot",
                 values=[each.available for each in seen],
@@ -199,17 +199,19 @@ def _fan(points: Sequence[FanPoint]) -> TimeChart:
         unit="instances",
         at_s=[seconds_of_ns(point.at_ns) for point in points],
         series=[
-            Series(name="1 in 10 below", colour="line-5", values=[p.step.low for p in points]),
-            Series(
+            ChartSeries(name="1 in 10 below", colour="line-5", values=[p.step.low for p in points]),
+            ChartSeries(
                 name="half below",
                 colour="line-1",
                 values=[p.step.middle for p in points],
                 dashed=True,
             ),
-            Series(name="9 in 10 below", colour="line-5", values=[p.step.high for p in points]),
-            Series(name="came", colour="line-2", values=[p.came for p in points]),
+            ChartSeries(
+                name="9 in 10 below", colour="line-5", values=[p.step.high for p in points]
+            ),
+            ChartSeries(name="came", colour="line-2", values=[p.came for p in points]),
         ],
-        bands=[Band(name="80 %", low=0, high=2, colour="line-5")],
+        bands=[ChartBand(name="80 %", low=0, high=2, colour="line-5")],
     )
 
 
@@ -220,13 +222,13 @@ def _price_fan(points: Sequence[FanPoint]) -> TimeChart:
         unit="usd_per_hour",
         at_s=[seconds_of_ns(point.at_ns) for point in points],
         series=[
-            Series(
+            ChartSeries(
                 name="expected",
                 colour="line-1",
                 values=[_dollars(point.step.price_micro_usd) for point in points],
                 dashed=True,
             ),
-            Series(
+            ChartSeries(
                 name="came",
                 colour="line-2",
                 values=[

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from spotline.adapters.page.app import Model
 from spotline.adapters.page.asked import PageAsked
-from spotline.adapters.page.charts import Series, TimeChart
+from spotline.adapters.page.charts import ChartSeries, TimeChart
 from spotline.adapters.page.formats import seconds_of_ns
 from spotline.application.operations.messages import LimitsInForce, SpendUse
 from spotline.application.operations.spending import limits_in_force
@@ -178,14 +178,14 @@ def _chart(state: PageState, points: Sequence[Cumulated]) -> TimeChart:
         unit="usd",
         at_s=[seconds_of_ns(state.start_ns(point.slot + 1)) for point in points],
         series=[
-            Series(
+            ChartSeries(
                 name="charged",
                 colour="spot",
                 values=[point.spent_micro_usd / MICRO_USD_PER_USD for point in points],
                 steps=True,
                 filled=True,
             ),
-            Series(
+            ChartSeries(
                 name="on-demand alone",
                 colour="on-demand",
                 values=[point.on_demand_micro_usd / MICRO_USD_PER_USD for point in points],

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from spotline.adapters.page.app import Model
 from spotline.adapters.page.asked import PageAsked
-from spotline.adapters.page.charts import Colour, Series, TimeChart
+from spotline.adapters.page.charts import ChartSeries, Colour, TimeChart
 from spotline.adapters.page.formats import word
 from spotline.application.page.about import About
 from spotline.application.page.now import HoldingsPoint, NowView, SlackStrip, now_view
@@ -76,7 +76,7 @@ def now_page(state: PageState, asked: PageAsked, found: Model) -> Model:
 
 def _held(points: Sequence[HoldingsPoint], at_s: Sequence[float]) -> TimeChart:
     reserved = [float(point.held.reserved) for point in points]
-    own = Series(name="reserved", colour="reserved", values=reserved, steps=True)
+    own = ChartSeries(name="reserved", colour="reserved", values=reserved, steps=True)
     return TimeChart(
         name="held",
         title="Instances held, at the end of each slot",
@@ -84,13 +84,13 @@ def _held(points: Sequence[HoldingsPoint], at_s: Sequence[float]) -> TimeChart:
         at_s=at_s,
         stacked=True,
         series=(
-            Series(
+            ChartSeries(
                 name="spot",
                 colour="spot",
                 values=[float(point.held.spot) for point in points],
                 steps=True,
             ),
-            Series(
+            ChartSeries(
                 name="on-demand",
                 colour="on-demand",
                 values=[float(point.held.on_demand) for point in points],
@@ -108,7 +108,7 @@ def _spend(points: Sequence[HoldingsPoint], at_s: Sequence[float]) -> TimeChart:
         unit="usd",
         at_s=at_s,
         series=(
-            Series(
+            ChartSeries(
                 name="billed",
                 colour="done",
                 values=[point.billed_micro_usd_per_hour / 1e6 for point in points],
@@ -123,7 +123,7 @@ def _reasons(view: NowView, at_s: Sequence[float]) -> TimeChart:
     made = {reason for point in view.points for reason in point.reasons}
     known = {reason.value for reason in _REASON_COLOURS}
     series = [
-        Series(
+        ChartSeries(
             name=word(reason),
             colour=colour,
             values=[float(point.reasons.get(reason.value, 0)) for point in view.points],
@@ -136,7 +136,7 @@ def _reasons(view: NowView, at_s: Sequence[float]) -> TimeChart:
         rest = sorted(made - known)
         other = [float(sum(point.reasons.get(key, 0) for key in rest)) for point in view.points]
         names = ", ".join(map(word, rest))
-        series.append(Series(name=names, colour="line-8", values=other, steps=True))
+        series.append(ChartSeries(name=names, colour="line-8", values=other, steps=True))
     return TimeChart(
         name="reasons",
         title="Decisions in each slot, by reason",

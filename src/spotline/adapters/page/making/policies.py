@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from spotline.adapters.page.app import Model
 from spotline.adapters.page.asked import PageAsked
-from spotline.adapters.page.charts import Colour, Series, TimeChart
+from spotline.adapters.page.charts import ChartSeries, Colour, TimeChart
 from spotline.adapters.page.formats import seconds_of_ns
 from spotline.application.page.selection import (
     policy_rows,
@@ -38,7 +38,7 @@ def policies_page(state: PageState, asked: PageAsked, found: Model) -> Model:
             unit="share",
             at_s=[seconds_of_ns(each.market_ns) for each in rounds],
             series=[
-                Series(name=name, colour=_COLOURS[place], values=values, steps=True)
+                ChartSeries(name=name, colour=_COLOURS[place], values=values, steps=True)
                 for place, (name, values) in enumerate(weights_over_time(rounds))
             ],
             stacked=True,
@@ -55,19 +55,19 @@ def _regrets(state: PageState) -> TimeChart:
         unit="usd",
         at_s=[seconds_of_ns(each.market_ns) for each, _ in told],
         series=[
-            Series(
+            ChartSeries(
                 name="of the policies drawn",
                 colour="line-2",
                 values=[regret.regret_micro_usd / MICRO_USD_PER_USD for _, regret in told],
                 steps=True,
             ),
-            Series(
+            ChartSeries(
                 name="expected by the weights",
                 colour="line-1",
                 values=[regret.expected_regret_micro_usd / MICRO_USD_PER_USD for _, regret in told],
                 steps=True,
             ),
-            Series(
+            ChartSeries(
                 name="bound on the expected",
                 colour="line-8",
                 values=[
