@@ -284,6 +284,5 @@ def digest(name: str) -> str:
 
 @pytest.mark.timeout(600)
 def test_hash_seed_changes_nothing(name):
-    answers = {digests_under(seed)[name] for seed in ("0", "1")}
-
-    assert answers == {digest(name)}
+    # This process has a seed of its own, a random one.
+    assert digests_under("1")[name] == digest(name)
