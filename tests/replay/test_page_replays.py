@@ -1,6 +1,8 @@
 """What the page of replays is told: each entry's verdict, and what was beside what would have been."""
 
 import asyncio
+import subprocess
+import sys
 
 import pytest
 
@@ -10,6 +12,7 @@ from spotline.bootstrap.web import logs_in, serve_logs
 from spotline.contracts.errors import ConfigError, ContractError
 from spotline.domain.events.allocation import AllocationDecided
 from spotline.replay.summary import SPOTLINE
+from tests.eventually import PATIENCE_S
 from tests.fakes.recorded_run import altered, small_run, write_log
 
 
@@ -129,3 +132,30 @@ async def test_several_logs_are_served_each_at_its_own_address(log, entries, tmp
         await serving
     assert sorted(line.split()[0] for line in told) == ["a", "b"]
     assert len({line.split()[1] for line in told}) == 2
+
+
+_BEGINS_AND_IS_KILLED = """
+import multiprocessing, os, signal, sys
+from spotline.bootstrap.replaying import end_with_parent
+
+def wait(pipe):
+    end_with_parent()
+    pipe.send(os.getpid())
+    multiprocessing.Event().wait()
+
+if __name__ == "__main__":
+    fresh = multiprocessing.get_context("spawn")
+    here, there = fresh.Pipe()
+    fresh.Process(target=wait, args=(there,)).start()
+    print(here.recv(), flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_what_works_out_a_replay_ends_with_a_killed_server(tmp_path):
+    script = tmp_path / "server.py"
+    script.write_text(_BEGINS_AND_IS_KILLED)
+    # The worker holds the pipe open as long as it lives: `communicate` returns when it is gone.
+    server = subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE)
+    told, _ = server.communicate(timeout=PATIENCE_S)
+    assert int(told) > 0

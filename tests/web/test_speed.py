@@ -12,7 +12,7 @@ MOST_BYTES = 1_000_000
 WISHED_FIRST_S, WISHED_UPDATE_S = 1.0, 0.1
 _ON_A_BUSY_MACHINE = 10
 _UPDATE = """() => htmx.ajax("GET", location.href, { target: "#view", select: "#view",
-    swap: "outerMorph", selectOOB: "#standing:outerMorph,#scrubber:outerMorph" })"""
+    swap: "outerMorph", selectOOB: "#standing:outerMorph,#scrubber:outerMorph,#entry:outerMorph" })"""
 
 
 @pytest.mark.skipif("SPOTLINE_WEB_SHORT" in os.environ, reason="only the main pages are asked for")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
+import threading
 from collections import OrderedDict
 from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -85,7 +87,7 @@ class LogReplays:
         if self._pool is None:
             # A fresh process: this one has threads, which a fork would not have.
             fresh = multiprocessing.get_context("spawn")
-            self._pool = ProcessPoolExecutor(1, mp_context=fresh)
+            self._pool = ProcessPoolExecutor(1, mp_context=fresh, initializer=end_with_parent)
         others = set(multiprocessing.active_children())
         begun = self._pool.submit(worked_out, self._log, asked)
         self._children |= set(multiprocessing.active_children()) - others
@@ -102,6 +104,19 @@ def _outcome(asked: ReplayAsked, known: Future[Verified | RunBeside]) -> Verifie
     if asked.what_if is None:
         return Verified(problem=problem)
     return RunBeside(rule=asked.what_if.rule, problem=problem)
+
+
+def end_with_parent() -> None:
+    """End this process with the one that began it, however that ends: nobody would wait for it."""
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        return
+
+    def end() -> None:
+        parent.join()
+        os._exit(0)
+
+    threading.Thread(target=end, name="parent", daemon=True).start()
 
 
 def worked_out(log: Path, asked: ReplayAsked) -> Verified | RunBeside:

@@ -9,13 +9,16 @@
   function remembered(name) { try { return localStorage.getItem(name); } catch { return null; } }
 
   // --- times ---
+  // Made once: a page has hundreds of times, and making a format takes as long as a hundred uses.
+  const HERE = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
   function showTimes() {
     const local = root.dataset.times === "local";
     for (const time of document.querySelectorAll("time[datetime]")) {
       const at = new Date(time.getAttribute("datetime"));
       const utc = at.toISOString().slice(0, 16).replace("T", " ") + " UTC";
-      const here = at.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" });
-      time.textContent = local ? here : utc;
+      const here = HERE.format(at);
+      const shown = local ? here : utc;
+      if (time.textContent !== shown) time.textContent = shown;
       time.title = local ? utc : here + " here";
     }
     for (const button of document.querySelectorAll("[data-toggle-local]")) {
