@@ -33,7 +33,7 @@ NAMES = frozenset(
         *("instance_id", "instance_ids", "instance_type", "job_id", "key", "law_id"),
         *("method_id", "model_id", "model_name", "name", "notice_id", "offering"),
         *("offering_id", "offerings", "policy_id", "policy_ids", "precision", "provider"),
-        "reclaimed_offering_ids",
+        *("offering_ids", "plan", "reclaimed_offering_ids"),
         *("quota_pool", "region", "request_id", "service", "source_id", "tenant", "zone"),
     }
 )
