@@ -68,7 +68,7 @@ async def publish(stream, events, tag):
 def verified(entries):
     settings = {
         "selector": asdict(OPTIONS),
-        "forecaster": {"forecaster": "persistence", "horizon_slots": 6},
+        "forecaster": {"forecaster": "persistence", "horizon_slots": 6, "whole_gangs": True},
     }
     manifest = Manifest(
         run_id="poisoned",
