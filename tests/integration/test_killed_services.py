@@ -147,7 +147,10 @@ def verified(entries: Sequence[StoredEntry]) -> VerifyReport:
         forecast_timeout_s=float(PATIENT["SPOTLINE_FORECAST_TIMEOUT_S"]),
         rehearsals=int(PATIENT["SPOTLINE_REHEARSALS"]),
     )
-    settings = {"selector": asdict(options), "forecaster": {"horizon_slots": 12, "whole_gangs": True}}
+    settings = {
+        "selector": asdict(options),
+        "forecaster": {"horizon_slots": 12, "whole_gangs": True},
+    }
     manifest = Manifest(
         run_id="killed",
         stream="SPOTLINE_0",
