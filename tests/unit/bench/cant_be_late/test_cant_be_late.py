@@ -264,6 +264,7 @@ def test_greedy_waits_until_the_net_and_then_buys_to_the_end():
     assert runs == [0, 7, 5, 12]
 
 
+@pytest.mark.slow  # half a minute of compiling
 def test_learned_policy_looks_no_further_than_now_and_runs_as_compiled():
     task = job(work=12, deadline=20)
     up = flags("11011100111011111101")
@@ -465,6 +466,7 @@ def test_jobs_that_move_between_zones_report_the_gap_to_the_best_single_zone(tmp
     assert document["gap_share_percent"]["single_zone"] > 50.0
 
 
+@pytest.mark.slow  # half a minute of compiling
 def test_interrupted_jobs_among_zones_are_never_late():
     task = job(work=12, deadline=20, overhead_s=720)
     generator = np.random.default_rng(3)
