@@ -249,6 +249,7 @@ def digest_of(entries) -> str:
     return digest.hexdigest()
 
 
+@pytest.mark.slow  # test_verify.py has the short form
 def test_explanations_do_not_depend_on_how_sets_are_ordered(small, tmp_path):
     entries = small[:320]
     write_log(tmp_path / "log", entries)

@@ -147,6 +147,7 @@ print(digest_of_a_run())
 """
 
 
+@pytest.mark.slow  # test_verify.py has the short form
 @pytest.mark.timeout(300)
 def test_re_estimates_do_not_depend_on_the_hash_seed() -> None:
     running = []

@@ -181,6 +181,7 @@ def test_a_productive_spot_stays_in_the_forced_zone_and_if_interrupted_is_late()
 # Policies.
 
 
+@pytest.mark.slow  # kernels of every policy are compiled
 @pytest.mark.parametrize("overhead_s", [72, 180, 360, 720])
 @settings(max_examples=examples(40), deadline=None)
 @given(text=st.text(alphabet="01", min_size=24, max_size=24))

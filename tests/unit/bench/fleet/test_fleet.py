@@ -128,6 +128,7 @@ def test_some_on_demand_is_short_and_some_overheads_are_longer_than_a_slot(
     assert any(kind.launch_s < market.slot_s // 2 for kind in CLASSES)
 
 
+@pytest.mark.slow  # kernels of a whole crowd are compiled
 def test_no_policy_earns_more_than_the_bound_and_equal_runs_are_equal(crowd: LaidCrowd) -> None:
     options = SelectorOptions()
     bound = bound_of(crowd, options)

@@ -269,6 +269,7 @@ class _Noting:
 
 
 class TestPolicies:
+    @pytest.mark.slow  # kernels of zone tables are compiled
     @settings(max_examples=examples(6), deadline=None)
     @given(runs=st.lists(st.tuples(st.integers(1, 12), st.integers(1, 12)), min_size=8, max_size=8))
     def test_none_is_below_the_optimum_or_late(self, laws, runs):
