@@ -157,7 +157,7 @@ class Visits:
         page = context.new_page()
         page.on("console", self._note)
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        page.on("requestfailed", lambda request: self.complaints.append(f"failed: {request.url}"))
+        page.on("requestfailed", self._note_failure)
         page.goto(address, wait_until="load")
         return page
 
@@ -165,6 +165,11 @@ class Visits:
         # A page that refuses answers 4xx, which the browser tells as an error.
         if message.type in ("error", "warning") and "status of 4" not in message.text:
             self.complaints.append(message.text)
+
+    def _note_failure(self, request):
+        # What was still under way when another page was opened is not wanted any more.
+        if request.failure != "net::ERR_ABORTED":
+            self.complaints.append(f"failed: {request.url}: {request.failure}")
 
     def close(self):
         for context in self._contexts:

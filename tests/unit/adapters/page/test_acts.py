@@ -4,24 +4,18 @@ from __future__ import annotations
 
 import html as html_text
 import re
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 import pytest
 import pytest_asyncio
 
 from spotline.adapters.page.acts_served import ACTS, ActPages, act_path
 from spotline.adapters.page.job_text import job_of_text
-from spotline.application.allocator.messages import PlanAnswer, SubmissionReceipt
-from spotline.application.operations.messages import Paused
 from spotline.application.page.acts import ActRefused
 from spotline.contracts.access import FORM_ACTIONS, GRPC_ACTIONS, PAGE_ACTIONS
 from spotline.contracts.reasons import Reason
-from spotline.domain.jobs.job import Job
-from spotline.domain.limits.freezes import Freeze, FreezeReason
 from tests.fakes.allocator import market_opened, slot_opened
+from tests.fakes.heard_acts import HeardActs
 from tests.fakes.identities import KnownTokens
 from tests.fakes.page import Browser, RunningSite, csrf_of, running_site
 from tests.fakes.web import Answer
@@ -37,62 +31,6 @@ throughput: {"*": {alpha_per_hour: 0.9}}
 """
 EVENTS = (market_opened(), slot_opened(0), slot_opened(1))
 SAVED = "checkpoint: {interval_s: 60, save_s: 1, size_gb: 1, location: here}\n"
-
-
-@dataclass(slots=True)
-class HeardActs:
-    """Acts of whoever has a token; remembers who asked for what."""
-
-    token: str = ""
-    heard: list[tuple[str, str, Any]] = field(default_factory=list)
-    refuses: Exception | None = None
-
-    @property
-    def jobs(self) -> HeardActs:
-        return self
-
-    @property
-    def operations(self) -> HeardActs:
-        return self
-
-    @asynccontextmanager
-    async def of_caller(self, token: str) -> AsyncIterator[HeardActs]:
-        self.token = token
-        yield self
-
-    def _hear(self, name: str, asked: Any) -> None:
-        self.heard.append((name, self.token, asked))
-        if self.refuses is not None:
-            raise self.refuses
-
-    async def market(self) -> Any:
-        return type("Market", (), {"clock": None})
-
-    async def plan(self, request: Any) -> PlanAnswer:
-        self._hear("plan", request)
-        return PlanAnswer(
-            feasible=True,
-            infeasible_reason="",
-            earliest_feasible_deadline_ns=0,
-            options=(),
-            on_demand_quote_micro_usd=12_340_000,
-        )
-
-    async def submit(self, job: Job) -> SubmissionReceipt:
-        self._hear("submit", job)
-        return SubmissionReceipt(job_id=job.job_id, already_submitted=False)
-
-    async def pause(self, pause: Any) -> Paused:
-        self._hear("pause", pause)
-        return Paused(
-            freeze=Freeze(
-                freeze_id="f",
-                scope=pause.scope,
-                key=pause.key,
-                reason=FreezeReason.PAUSED,
-                detail=pause.detail,
-            )
-        )
 
 
 @dataclass(slots=True)
