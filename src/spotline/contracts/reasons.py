@@ -28,6 +28,7 @@ class Reason(Enum):
     NOT_ADMITTED_YET = "recorded, but the ledger does not hold it yet; the same request again"
     BUS_UNAVAILABLE = "the event bus did not take it: nothing was recorded; try again"
     SERVER_STOPPING = "the server is stopping; try again"
+    VIEWS_UNAVAILABLE = "what is shown cannot be kept now; try again later"
     STATISTICS_UNAVAILABLE = "this worker cannot say now; ask again, or another worker"
     TOO_MANY_REQUESTS = "too many requests wait for an answer; try again later"
     TOO_MANY_JOBS = "the tenant has as many jobs that are not over as it may have; try again later"

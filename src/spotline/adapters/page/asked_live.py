@@ -9,7 +9,7 @@ from typing import Protocol
 from spotline.adapters.page.asked import PageAsked
 from spotline.application.explaining.messages import DecisionExplanation, DecisionQuery
 from spotline.application.operations.messages import LimitsInForce, SystemStatus
-from spotline.application.page.about import About
+from spotline.application.page.about import NOTHING_KNOWN, About
 from spotline.application.page.acting_ports import Acting
 from spotline.contracts.errors import SpotlineError
 from spotline.domain.jobs.outlook import JobOutlook
@@ -83,7 +83,7 @@ class LiveAbout:
     async def of(self, asked: PageAsked) -> About:
         """What a page that is asked for may say; of a past slot it says what the log says alone."""
         if asked.at is not None:
-            return About()
+            return NOTHING_KNOWN
         outlooks = _NONE
         if self._outlooks is not None:
             await self._outlooks.refresh()

@@ -15,8 +15,14 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
+import structlog
+
 from spotline.application.page.applied import Applied
 from spotline.application.page.book import PageBook
+from spotline.application.read_model.ports import ViewRefused
+from spotline.contracts.reasons import Reason
+
+_log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 
@@ -70,14 +76,25 @@ class PageDesk:
         """Take an event; it is folded in the thread. Waits for it where very many wait already."""
         self._waiting.append(told)
         if len(self._waiting) >= _MOST_WAITING:
-            self._thread.submit(self._fold, _A_TURN).result()
+            self._thread.submit(self._fold_some).result()
         self._wake()
 
     async def ask(self, work: Callable[[PageBook], T]) -> T:
-        """What `work` finds in the book, with all folded that was applied before."""
+        """What `work` finds in the book, with all folded that was applied before.
+
+        Raises
+        ------
+        ViewRefused
+            What was applied cannot be kept now, such as on a full disk: nothing of it is lost.
+        """
 
         def answered() -> T:
-            self._fold(len(self._waiting))
+            try:
+                self._fold(len(self._waiting))
+            except OSError as error:
+                raise ViewRefused(
+                    Reason.VIEWS_UNAVAILABLE, f"pages cannot be kept on disk now: {error}"
+                ) from error
             return work(self._book)
 
         return await asyncio.wrap_future(self._thread.submit(answered))
@@ -105,11 +122,20 @@ class PageDesk:
 
     def _turn(self) -> None:
         # In portions, so that a page is not waited for until a long log is folded.
-        self._fold(_A_TURN)
+        folded = self._fold_some()
         with self._lock:
             self._folding = None
-        if self._waiting:
+        if folded and self._waiting:
             self._wake()
+
+    def _fold_some(self) -> bool:
+        """Fold a portion; False where it cannot be kept now: the next event tries again."""
+        try:
+            self._fold(_A_TURN)
+        except OSError as error:
+            _log.warning("page_not_folded", error=str(error), waiting=len(self._waiting))
+            return False
+        return True
 
     def _fold(self, most: int) -> None:
         for _ in range(most):
@@ -117,7 +143,12 @@ class PageDesk:
                 told = self._waiting.popleft()
             except IndexError:
                 return
-            self._book.apply(told)
+            try:
+                self._book.apply(told)
+            except OSError:
+                # Nothing was folded of it: it comes first when there is room again.
+                self._waiting.appendleft(told)
+                raise
 
 
 def yield_to_others() -> None:

@@ -24,6 +24,7 @@ _STATUS: Mapping[Reason, HTTPStatus] = MappingProxyType(
         Reason.UNKNOWN_JOB: HTTPStatus.NOT_FOUND,
         Reason.MARKET_NOT_OPEN: HTTPStatus.SERVICE_UNAVAILABLE,
         Reason.SERVER_STOPPING: HTTPStatus.SERVICE_UNAVAILABLE,
+        Reason.VIEWS_UNAVAILABLE: HTTPStatus.SERVICE_UNAVAILABLE,
         Reason.TOO_MANY_REQUESTS: HTTPStatus.TOO_MANY_REQUESTS,
         Reason.WATCH_TOO_SLOW: HTTPStatus.GONE,
     }

@@ -24,6 +24,8 @@ from spotline.application.page.money import MoneyChapter
 from spotline.application.page.otherwise import OtherwiseChapter
 from spotline.application.page.raw import RawChapter
 from spotline.application.page.selection import SelectionChapter
+from spotline.application.tenancy import check_tenant
+from spotline.application.unfit import Unfit
 from spotline.domain.events.event import Event
 from spotline.domain.events.market import MarketOpened, SlotOpened
 from spotline.domain.units import NS_PER_S
@@ -102,21 +104,31 @@ class PageState:
         return recent.first_slot_start_ns + slot * recent.slot_s * NS_PER_S
 
     def fold(self, told: Applied) -> None:
-        """Apply an event; nothing else changes the state."""
+        """Apply an event; nothing else changes the state.
+
+        What services refuse to take, and park, is left out here as well.
+        """
         event = told.event
-        self.jobs.fold(event)
+        self.seq, self.wall_ns = told.seq, told.wall_ns or self.wall_ns
+        self.applied += 1
+        try:
+            check_tenant(event, self.jobs.tenant_of)
+            self.jobs.fold(event)
+        except Unfit as unfit:
+            self._leave_out(told, unfit)
+            return
         if isinstance(event, MarketOpened | SlotOpened):
             self.opened_wall_ns = told.wall_ns
         placed = replace(told, slot=self.slot, market_ns=self._market_ns(event))
-        self.seq, self.wall_ns = told.seq, told.wall_ns or self.wall_ns
-        self.applied += 1
         for chapter in self._chapters():
             try:
                 chapter.fold(placed, self.jobs)
             except Exception as error:  # noqa: BLE001 - only looked at: told on the page itself
-                self.left_out.append(
-                    LeftOutEvent(told.seq, told.kind, f"{type(error).__name__}: {error}")
-                )
+                self._leave_out(told, error)
+
+    def _leave_out(self, told: Applied, error: Exception) -> None:
+        said = f"{type(error).__name__}: {error}"
+        self.left_out.append(LeftOutEvent(told.seq, told.kind, said))
 
     def _chapters(self) -> tuple[Chapter, ...]:
         return (
