@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from spotline.adapters.page.asked import PageAsked
 from spotline.application.explaining.messages import DecisionExplanation, DecisionQuery
@@ -14,6 +15,9 @@ from spotline.application.page.acting_ports import Acting
 from spotline.contracts.errors import SpotlineError
 from spotline.domain.jobs.outlook import JobOutlook
 
+T = TypeVar("T")
+
+_WAIT_S = 2.0
 _NONE: Mapping[str, JobOutlook] = MappingProxyType({})
 
 
@@ -67,6 +71,9 @@ class LiveAbout:
     ----------
     outlooks, system, limits
         Whom to ask; None: nobody is asked.
+    wait_s
+        How long a page waits for each answer: one that is looked at because something is wrong must
+        not wait for what is wrong.
     """
 
     def __init__(
@@ -75,10 +82,12 @@ class LiveAbout:
         outlooks: KnownOutlooks | None = None,
         system: Callable[[], Awaitable[SystemStatus]] | None = None,
         limits: Callable[[], Awaitable[LimitsInForce | None]] | None = None,
+        wait_s: float = _WAIT_S,
     ) -> None:
         self._outlooks = outlooks
         self._system = system
         self._limits = limits
+        self._wait_s = wait_s
 
     async def of(self, asked: PageAsked) -> About:
         """What a page that is asked for may say; of a past slot it says what the log says alone."""
@@ -90,12 +99,17 @@ class LiveAbout:
             outlooks = self._outlooks.known
         system = None
         if self._system is not None and not asked.tenant:
-            system = await self._system()
-        return About(
-            outlooks=outlooks,
-            system=system,
-            limits=None if self._limits is None else await self._limits(),
-        )
+            system = await self._in_time(self._system)
+        limits = None if self._limits is None else await self._in_time(self._limits)
+        return About(outlooks=outlooks, system=system, limits=limits)
+
+    async def _in_time(self, ask: Callable[[], Awaitable[T | None]]) -> T | None:
+        """What is answered in time, None where nothing is: the page says that it is not known."""
+        try:
+            async with asyncio.timeout(self._wait_s):
+                return await ask()
+        except TimeoutError:
+            return None
 
 
 def limits_of(

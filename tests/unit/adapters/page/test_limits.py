@@ -23,6 +23,11 @@ async def _said() -> LimitsInForce:
     return LimitsInForce(jobs_judged=True, uses=(use,))
 
 
+async def _never() -> LimitsInForce:
+    await asyncio.Event().wait()
+    raise AssertionError("it is given up")
+
+
 async def _silent() -> LimitsInForce:
     raise ProviderUnavailable("no answer")
 
@@ -54,5 +59,11 @@ def test_a_running_system_says_its_limits_for_now_alone() -> None:
 
 def test_a_system_that_does_not_answer_leaves_the_limits_unknown() -> None:
     about = LiveAbout(limits=limits_of(_silent))
+
+    assert asyncio.run(about.of(NOW)).limits is None
+
+
+def test_a_page_does_not_wait_for_a_system_that_never_answers() -> None:
+    about = LiveAbout(limits=limits_of(_never), wait_s=0.01)
 
     assert asyncio.run(about.of(NOW)).limits is None
