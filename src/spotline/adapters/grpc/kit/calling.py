@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self, TypeVar
 import grpc
 from google.protobuf.message import Message
 
-from spotline.adapters.grpc.kit.errors import RpcFailed, failure_of
+from spotline.adapters.grpc.kit.errors import RpcFailed, failure_of, was_hung_up
 from spotline.adapters.grpc.kit.tokened import TokenedChannel
 from spotline.adapters.grpc.kit.tracing import client_interceptors
 from spotline.adapters.identity.endpoints import ClientIdentity, client_identity
@@ -24,6 +24,10 @@ ANY_CLIENT = "client"
 
 # What is told to wait for longer is told to people.
 _LONGEST_PAUSE_S = 30.0
+# What a server gives the calls that it has taken up, before it ends them, seconds.
+GRACE_S = 1.0
+# Between two tries to reach the next server of an address, seconds.
+_AGAIN_S = 0.02
 
 ResponseT = TypeVar("ResponseT")
 AnswerT = TypeVar("AnswerT")
@@ -91,6 +95,20 @@ def _check_address(address: str) -> None:
         )
 
 
+def was_left_lying(error: grpc.aio.AioRpcError, after_s: float) -> bool:
+    """Whether a server that ended never took the call up, `after_s` after it was made.
+
+    gRPC cancels what reaches a server between the start of its end and the client's hearing of it
+    (grpc/grpc#41785), and closes connections that wait to be accepted; calls that were taken up
+    have `GRACE_S` or longer to be answered. Where nobody listens, there is none to wait for.
+    """
+    if after_s >= GRACE_S:
+        return False
+    if error.code() is grpc.StatusCode.UNAVAILABLE:
+        return was_hung_up(error.details() or "")
+    return error.code() is grpc.StatusCode.CANCELLED
+
+
 def pause_before(failed: RpcFailed) -> float:
     """How long to wait before the same call again, seconds; 0: it would not help.
 
@@ -139,13 +157,15 @@ class RpcClient:
         A server that has no room says when to come again: it is asked then, until the time is over.
         """
         clock = asyncio.get_running_loop().time
-        give_up_at = clock() + timeout_s
+        asked_at = clock()
+        give_up_at = asked_at + timeout_s
         while True:
             try:
                 return await method(request, timeout=max(0.001, give_up_at - clock()))
             except grpc.aio.AioRpcError as error:
                 failed = failure_of(error, self.address, service=self.service)
-                wait_s = pause_before(failed)
+                lying = was_left_lying(error, clock() - asked_at)
+                wait_s = _AGAIN_S if lying else pause_before(failed)
                 if not wait_s or clock() + wait_s >= give_up_at:
                     raise failed from error
             await asyncio.sleep(wait_s)

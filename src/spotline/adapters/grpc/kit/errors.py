@@ -260,6 +260,8 @@ def failure_of(
     unreachable = not answered and code in (
         grpc.StatusCode.UNAVAILABLE,
         grpc.StatusCode.DEADLINE_EXCEEDED,
+        # The server ended; to cancel is the caller's, and raises no such error.
+        grpc.StatusCode.CANCELLED,
     )
     if unreachable:
         late = code is grpc.StatusCode.DEADLINE_EXCEEDED
@@ -309,6 +311,11 @@ _TLS_WORDS = (
     ),
 )
 _NO_CONNECTION = "failed to connect to all addresses"
+
+
+def was_hung_up(message: str) -> bool:
+    """Whether gRPC says of a call that it was never sent, though somebody listened."""
+    return _NO_CONNECTION in message and "refused" not in message.lower()
 
 
 def in_words(message: str) -> str:

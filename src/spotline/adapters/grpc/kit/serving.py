@@ -14,6 +14,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from spotline.adapters.grpc.kit.auditing import AuditedCalls, Auditor
+from spotline.adapters.grpc.kit.calling import GRACE_S
 from spotline.adapters.grpc.kit.doors import Door, Doors, stated_tenant
 from spotline.adapters.grpc.kit.errors import RpcRefused
 from spotline.adapters.grpc.kit.identity import IdentityDoor
@@ -276,7 +277,7 @@ class GrpcServer:
         self._leaving[before] = leaving
         leaving.add_done_callback(lambda _: self._leaving.pop(before, None))
 
-    async def stop(self, *, grace_s: float = 1.0) -> None:
+    async def stop(self, *, grace_s: float = GRACE_S) -> None:
         """Refuse new calls, give those in progress `grace_s`, then end them. Safe to repeat."""
         if self._server is None:
             return
