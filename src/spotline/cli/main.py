@@ -47,6 +47,7 @@ COMMANDS = (
     "rehearse",
     "simulate",
     "plot",
+    "export",
     "web",
     "modes_reports",
     "replay",
@@ -60,7 +61,7 @@ COMMANDS = (
 # Where `--help` lists them.
 PANELS = {
     "Jobs": ("job", "plan", "submit", "status", "watch", "cancel", "update", "logs", "events"),
-    "Results": ("fetch", "explain", "plot", "web"),
+    "Results": ("fetch", "explain", "plot", "export", "web"),
     "Pipelines across regions": ("place", "pipelines"),
     "The system": (
         *(
