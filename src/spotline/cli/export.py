@@ -73,11 +73,11 @@ def focus(
     with explained(as_json=as_json):
         from spotline.adapters.files.focus_file import check_focus_file, write_focus
         from spotline.application.focus.rows import FocusLedger, Period
-        from spotline.contracts.errors import ConfigError
+        from spotline.contracts.errors import ContractError
         from spotline.replay.focus import focus_rows
 
         if first is not None and end is not None and first >= end:
-            raise ConfigError("--to", f"expected a time after --from ({first}), found {end}")
+            raise ContractError("--to", f"expected a time after --from ({first}), found {end}")
         check_focus_file(output)
         folder = log if log is not None else store_folder(store, quiet=as_json) / "log"
         ledger = FocusLedger(period=Period(from_ns=_utc_ns(first), to_ns=_utc_ns(end)))

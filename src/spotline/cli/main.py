@@ -48,6 +48,7 @@ COMMANDS = (
     "simulate",
     "plot",
     "export",
+    "report",
     "web",
     "modes_reports",
     "replay",
@@ -61,7 +62,7 @@ COMMANDS = (
 # Where `--help` lists them.
 PANELS = {
     "Jobs": ("job", "plan", "submit", "status", "watch", "cancel", "update", "logs", "events"),
-    "Results": ("fetch", "explain", "plot", "export", "web"),
+    "Results": ("fetch", "explain", "plot", "report", "export", "web"),
     "Pipelines across regions": ("place", "pipelines"),
     "The system": (
         *(

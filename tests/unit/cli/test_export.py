@@ -92,8 +92,14 @@ def test_a_period_has_the_charges_of_its_slots(log, bill, tmp_path):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("-o", "bill.xls"), "a name that ends in .csv, .csv.gz or .parquet, found 'bill.xls'"),
-        (("-o", "b.csv", "--from", "2026-02-01", "--to", "2026-01-01"), "expected a time after"),
+        (
+            ("-o", "bill.xls"),
+            "spotline: --output: expected a name that ends in .csv, .csv.gz or .parquet, found 'bill.xls'",
+        ),
+        (
+            ("-o", "b.csv", "--from", "2026-02-01", "--to", "2026-01-01"),
+            "spotline: --to: expected a time after",
+        ),
     ],
 )
 def test_what_cannot_be_meant_is_refused_and_nothing_is_written(log, options, said, tmp_path):

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from spotline.adapters.whole_file import replacing
 from spotline.application.focus.columns import COLUMNS, MONEY, QUANTITIES, VERSION
 from spotline.application.focus.rows import FocusRow
-from spotline.contracts.errors import ConfigError
+from spotline.contracts.errors import ContractError
 
 _ROWS_A_GROUP = 10_000
 _MONEY = pa.decimal128(24, 6)
@@ -29,11 +29,11 @@ def check_focus_file(path: Path) -> None:
 
     Raises
     ------
-    ConfigError
+    ContractError
         It ends otherwise than in .csv, .csv.gz or .parquet.
     """
     if not path.name.endswith((".csv", ".csv.gz", ".parquet")):
-        raise ConfigError(
+        raise ContractError(
             "--output",
             f"expected a name that ends in .csv, .csv.gz or .parquet, found {path.name!r}",
         )
@@ -44,7 +44,7 @@ def write_focus(path: Path, rows: Iterable[FocusRow]) -> None:
 
     Raises
     ------
-    ConfigError
+    ContractError
         See `check_focus_file`.
     OSError
         The folder is absent, not writable, or full.
