@@ -16,6 +16,7 @@ import structlog
 
 from spotline.adapters.clouds.aws.calling import AwsReader, pages
 from spotline.adapters.clouds.aws.described_life import described_life
+from spotline.adapters.clouds.aws.end_records import EndRecords
 from spotline.adapters.clouds.aws.feeds.on_demand import OnDemandPrices
 from spotline.adapters.clouds.aws.feeds.spot_prices import (
     PRODUCTS,
@@ -45,6 +46,8 @@ Where = tuple[str, str]
 
 # `Filter.Values` takes at most 200.
 _MOST_VALUES = 200
+# What is pending for longer counts as failed (`Graces.pending_s`).
+_LONGEST_PENDING_S = 900
 _ROWS = 1000
 
 
@@ -64,6 +67,10 @@ class SeenEnds(Protocol):
         """Those of these that were ended while they were pending: nothing is billed."""
         ...
 
+    def ran(self, instance_ids: Iterable[str]) -> Collection[str]:
+        """Those of these that were seen running."""
+        ...
+
     def ended_lives(self, instance_ids: Iterable[str]) -> Mapping[str, BilledLife]:
         """From when until when these were billed, as far as it was seen."""
         ...
@@ -71,6 +78,8 @@ class SeenEnds(Protocol):
 
 class AwsBiller:
     """Implements `InstanceBiller` on DescribeInstances, DescribeSpotPriceHistory and the Price List.
+
+    Of what may have been ended before it ran CloudTrail is asked, too.
 
     Parameters
     ----------
@@ -89,7 +98,7 @@ class AwsBiller:
         seen: SeenEnds,
     ) -> None:
         self._api, self._on_demand, self._clock = api, on_demand, clock
-        self._seen = seen
+        self._seen, self._records = seen, EndRecords(api)
         self._offerings = {offering.offering_id: offering for offering in settings.offerings}
         # What was described is not asked for again while a price is missing: AWS forgets it.
         self._known: dict[str, _Ended] = {}
@@ -151,11 +160,16 @@ class AwsBiller:
                     self._known[told.instance_id] = _Ended(offering, told.instance_id, told.life)
 
     async def _priced(self, where: Where, ids: Sequence[str]) -> list[Settlement]:
-        ended = [self._known[instance_id] for instance_id in ids if instance_id in self._known]
-        unbilled = set(self._seen.never_ran([one.instance_id for one in ended]))
         # What a minimum adds is billed at prices that may still be to come.
         now_s = self._clock.now_ns() // NS_PER_S
-        over = [one for one in ended if billed_until_s(AWS_BILLING, one.life) <= now_s]
+        ended = [
+            one
+            for instance_id in ids
+            if (one := self._known.get(instance_id)) is not None
+            and billed_until_s(AWS_BILLING, one.life) <= now_s
+        ]
+        unbilled, undecided = await self._never_ran(where, ended, now_s)
+        over = [one for one in ended if one.instance_id not in undecided]
         spot = await self._spot_prices(where, over)
         await self._on_demand.refresh(self._clock.now_ns())
         found = []
@@ -176,6 +190,24 @@ class AwsBiller:
                 )
             )
         return found
+
+    async def _never_ran(
+        self, where: Where, ended: Sequence[_Ended], now_s: int
+    ) -> tuple[Collection[str], Collection[str]]:
+        """Which of these never ran, and of which that is not known yet."""
+        ids = [one.instance_id for one in ended]
+        unbilled = set(self._seen.never_ran(ids))
+        clear = unbilled | set(self._seen.ran(ids))
+        in_doubt = {
+            one.instance_id: one.life.end_s
+            for one in ended
+            if one.instance_id not in clear and _may_never_have_run(one)
+        }
+        if not in_doubt:
+            return unbilled, ()
+        told = await self._records.never_ran(where, in_doubt, now_s)
+        unbilled |= {instance_id for instance_id, never_ran in told.items() if never_ran}
+        return unbilled, in_doubt.keys() - told.keys()
 
     def _changes(
         self, one: _Ended, spot: Mapping[tuple[str, str], Sequence[PriceChange]]
@@ -236,6 +268,12 @@ def _own_cost(one: _Ended, changes: Sequence[PriceChange], *, never_ran: bool) -
     if beyond is not None:
         return life_cost_micro_usd(BILLED_BY_THE_SECOND, beyond, changes)
     return life_cost_micro_usd(AWS_BILLING, one.life, changes)
+
+
+def _may_never_have_run(one: _Ended) -> bool:
+    """Whether it makes a difference: by its length it may have been pending all along."""
+    paid_for = is_paid_for(one.offering) and _beyond_plan(one) is None
+    return not paid_for and not one.life.taken_back and one.life.ran_s < _LONGEST_PENDING_S
 
 
 def _beyond_plan(one: _Ended) -> BilledLife | None:

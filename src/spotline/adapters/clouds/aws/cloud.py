@@ -125,6 +125,10 @@ class AwsCloud:
         """Those of these instances that were ended while they were pending: they are not billed."""
         return self._store.never_ran(instance_ids)
 
+    def ran(self, instance_ids: Iterable[str]) -> set[str]:
+        """Those of these instances that were seen running."""
+        return self._store.ran(instance_ids)
+
     def ended_lives(self, instance_ids: Iterable[str]) -> Mapping[str, BilledLife]:
         """From when until when these were billed, of those that were seen as they ended."""
         return self._store.ended_lives(instance_ids)

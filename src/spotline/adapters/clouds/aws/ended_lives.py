@@ -1,4 +1,4 @@
-"""From when until when instances were billed, kept as EC2 shows it: it forgets within an hour."""
+"""From when until when instances were billed, and whether they ran: EC2 forgets it within an hour."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ SCHEMA = """
 CREATE TABLE IF NOT EXISTS ended_lives (
     instance_id TEXT PRIMARY KEY, capacity_type TEXT NOT NULL, begin_s INTEGER NOT NULL,
     end_s INTEGER NOT NULL, taken_back INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS ran (instance_id TEXT PRIMARY KEY);
 """
 
 _ENDING = frozenset({InstanceState.STOPPING, InstanceState.ENDED})
@@ -35,6 +36,13 @@ def note_ended(connection: sqlite3.Connection, shown: Iterable[Shown]) -> None:
                 *(max(begin_s, end_ns // NS_PER_S), int(one.reason in TAKEN_BACK)),
             ),
         )
+
+
+def note_ran(connection: sqlite3.Connection, instance_ids: Iterable[str]) -> None:
+    """Keep which were seen running: what never ran is not billed, and looks the same once it ended."""
+    connection.executemany(
+        "INSERT OR IGNORE INTO ran VALUES (?)", [(instance_id,) for instance_id in instance_ids]
+    )
 
 
 def life_of(row: sqlite3.Row) -> BilledLife:

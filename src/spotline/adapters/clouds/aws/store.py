@@ -62,6 +62,7 @@ _FORGET = (
     "DELETE FROM launches WHERE answer IS NOT NULL AND sent_ns < :before",
     "DELETE FROM instances WHERE state = :ended AND seen_ns < :before",
     "DELETE FROM never_ran WHERE instance_id NOT IN (SELECT instance_id FROM instances)",
+    "DELETE FROM ran WHERE instance_id NOT IN (SELECT instance_id FROM instances)",
 )
 _MOST_UNREAD = 1_000
 
@@ -177,6 +178,14 @@ class AwsStore(SqliteFile):
             for one in (shown := tuple(shown)):
                 _know(connection, one, now_ns, seen=True)
             ended_lives.note_ended(connection, shown)
+            ended_lives.note_ran(
+                connection,
+                (
+                    one.instance.instance_id
+                    for one in shown
+                    if one.instance.state is InstanceState.RUNNING
+                ),
+            )
 
     def asked(self, instance_ids: Iterable[str]) -> None:
         """Note that we asked for their end."""
@@ -196,6 +205,16 @@ class AwsStore(SqliteFile):
     def never_ran(self, instance_ids: Iterable[str]) -> set[str]:
         """Those of these instances that were still pending as they were ended."""
         query = "SELECT instance_id FROM never_ran WHERE instance_id = ?"
+        return {one for one in instance_ids if self.rows(query, (one,))}
+
+    def note_ran(self, instance_ids: Iterable[str]) -> None:
+        """Note what was running as it was ended."""
+        with self.transaction() as connection:
+            ended_lives.note_ran(connection, instance_ids)
+
+    def ran(self, instance_ids: Iterable[str]) -> set[str]:
+        """Those of these instances that were seen running."""
+        query = "SELECT instance_id FROM ran WHERE instance_id = ?"
         return {one for one in instance_ids if self.rows(query, (one,))}
 
     def ended_lives(self, instance_ids: Iterable[str]) -> dict[str, BilledLife]:
@@ -260,6 +279,8 @@ class AwsStore(SqliteFile):
                         *(event.state.value, event.at_ns, event.lead_s, now_ns),
                     ),
                 )
+                if event.kind is CloudEventKind.STATE and event.state is InstanceState.RUNNING:
+                    ended_lives.note_ran(connection, (event.instance_id,))
                 if event.kind is CloudEventKind.NOTICE:
                     connection.execute(
                         "UPDATE instances SET noticed = 1 WHERE instance_id = ?",
