@@ -41,6 +41,11 @@ def changes(rig: AwsActuator) -> int:
     return sum(rig.aws.ec2.calls.count(operation) for operation in CHANGING)
 
 
+def lose_store(folder: Path) -> None:
+    for path in folder.glob("aws.sqlite*"):
+        path.unlink()
+
+
 # --- duplicates ---------------------------------------------------------------------------------
 
 
@@ -187,8 +192,7 @@ async def test_kept_the_adapters_store_is_lost_between_processes(opened):
     await rig.open_slot(0)
     await settled(rig, [("j", 3, 0)])
     before = rig.alive()
-    for path in Path(rig.folder).glob("aws.sqlite*"):
-        path.unlink()
+    lose_store(rig.folder)
     rig.open()
     await rig.start()
     await settled(rig, [("j", 3, 0)])

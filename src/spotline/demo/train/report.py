@@ -169,13 +169,14 @@ class TrainReport:
             found.append(f"{self.resizes} resizes, fewer than {LEAST_RESIZES}")
         return found
 
-
     def _unheard(self) -> list[str]:
         """What the rehearsal took back, and no job heard of; or that it took nothing."""
         if not self.took:
             return ["the rehearsal took nothing back"]
         heard = {name for job in self.jobs for name in job.evidence.taken_back}
-        return [f"{name} was taken back, and no job heard of it" for name in sorted(self.took - heard)]
+        return [
+            f"{name} was taken back, and no job heard of it" for name in sorted(self.took - heard)
+        ]
 
 
 def events_in(entries: Iterable[StoredEntry]) -> list[Event]:

@@ -90,9 +90,7 @@ class CloudTrail:
         late_s = between(*self._world.weather.recorded_s, self._world.seed, "recorded", at_ns)
         return at_ns + late_s * NS_PER_S <= now_ns <= at_ns + _KEPT_S * NS_PER_S
 
-    def _event(
-        self, call: AwsCall, at_ns: int, instances: Sequence[Ec2Instance]
-    ) -> dict[str, Any]:
+    def _event(self, call: AwsCall, at_ns: int, instances: Sequence[Ec2Instance]) -> dict[str, Any]:
         where = call.account_id, call.region, at_ns
         event_id = str(uuid.UUID(hexadecimal(32, self._world.seed, "event", *where)))
         request_id = str(uuid.UUID(hexadecimal(32, self._world.seed, "request", *where)))

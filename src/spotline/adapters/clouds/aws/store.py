@@ -16,6 +16,7 @@ from typing import Any
 from spotline.adapters.clouds.aws import ended_lives
 from spotline.adapters.clouds.aws.api import AwsPlace
 from spotline.adapters.clouds.aws.parse import Shown, interruption_by
+from spotline.adapters.clouds.aws.plan_use import Bought
 from spotline.adapters.sqlite_file import SqliteFile
 from spotline.application.cloud_actuator.ports import (
     CloudEvent,
@@ -216,6 +217,11 @@ class AwsStore(SqliteFile):
         """Those of these instances that were seen running."""
         query = "SELECT instance_id FROM ran WHERE instance_id = ?"
         return {one for one in instance_ids if self.rows(query, (one,))}
+
+    def bought_on_demand(self) -> list[Bought]:
+        """All instances on demand that are known, but for those that never ran."""
+        with self.transaction() as connection:
+            return ended_lives.bought_on_demand(connection)
 
     def ended_lives(self, instance_ids: Iterable[str]) -> dict[str, BilledLife]:
         """From when until when these ran, of those that were shown as they ended."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -10,6 +11,7 @@ from spotline.adapters.clouds.aws.billing import AwsBiller
 from spotline.adapters.clouds.aws.calling import CallRefused
 from spotline.adapters.clouds.aws.end_records import RECORDED_WITHIN_S
 from spotline.adapters.clouds.aws.feeds.on_demand import PriceInForce
+from spotline.adapters.clouds.aws.plan_use import Bought
 from spotline.adapters.clouds.aws.settings import (
     AwsAccount,
     AwsOffering,
@@ -49,7 +51,7 @@ class ScriptedBills:
         self.rows, self.points = list(rows), points
         self.failing, self.calls, self.now_s, self.seen = set(), [], 10**6, {}
         # Those that were not seen running, and what CloudTrail has of them.
-        self.doubtful, self.records = set(), []
+        self.doubtful, self.records, self.bought = set(), [], []
 
     async def call(self, account, region, service, operation, **params):
         self.calls.append((region, operation))
@@ -94,6 +96,12 @@ class ScriptedBills:
 
     def ran(self, instance_ids):
         return set(instance_ids) - self.doubtful
+
+    def note_ends(self, *, ran, never_ran):
+        self.learnt = set(ran), set(never_ran)
+
+    def bought_on_demand(self):
+        return self.bought
 
     def ended_lives(self, instance_ids):
         return {one: self.seen[one] for one in instance_ids if one in self.seen}
@@ -375,3 +383,69 @@ def test_one_that_is_in_doubt_holds_up_no_other():
     aws.doubtful, aws.now_s = {"i-1"}, EARLY_S
 
     assert costs(aws, "i-1", "i-2") == {"i-2": MINUTE}
+
+
+# --- what savings plans pay of what runs beside each other ------------------------------------------
+
+PLAN = AwsSavingsPlan(plan_id="sp", usd_per_hour=2, usd_per_instance_hour={"g5.xlarge": 2})
+# The end of the first hour, and long after that.
+OVER_S, GIVEN_UP_S = 3600, 3600 + RECORDED_WITHIN_S
+
+
+def bought(instance_id, begin_s, end_s=None, *, running_s=0, sold=None):
+    return Bought(
+        instance_id=instance_id,
+        offering_id=(sold or offering()).offering_id,
+        begin_s=BEGIN_S + begin_s,
+        end_s=None if end_s is None else BEGIN_S + end_s,
+        running_s=BEGIN_S + running_s if running_s else 0,
+    )
+
+
+@pytest.mark.parametrize(
+    ("beside", "now_s", "expected"),
+    [
+        # The money of an hour is for one: of equals, the one that began first.
+        ([], OVER_S, {"i-1": 0}),
+        ([], OVER_S - 1, {}),
+        ([bought("i-0", -10, 1800)], OVER_S, {"i-1": 1800}),
+        ([bought("i-2", 10, 1800)], OVER_S, {"i-1": 0}),
+        ([bought("i-2", 4000)], OVER_S, {"i-1": 0}),
+        ([bought("i-0", -10, running_s=3600)], OVER_S, {"i-1": 3600}),
+        # Nobody knows yet what it ran.
+        ([bought("i-0", -10, running_s=3599)], OVER_S, {}),
+        ([bought("i-0", -10)], OVER_S, {}),
+        ([bought("i-0", -10)], GIVEN_UP_S, {"i-1": 0}),
+        ([bought("i-0", -7200, -3600)], OVER_S, {"i-1": 0}),
+    ],
+)
+def test_a_plan_pays_by_the_hour_for_what_comes_first(beside, now_s, expected):
+    aws = ScriptedBills([row("i-1", 3600, spot=False)])
+    aws.bought, aws.now_s = beside, now_s
+
+    found = costs(aws, "i-1", sold=offering(savings_plan=PLAN))
+
+    assert found == {
+        name: cost_micro_usd(3_000_000, 1, listed_s) for name, listed_s in expected.items()
+    }
+
+
+def test_a_plan_pays_also_for_what_was_bought_beside_it():
+    """AWS asks nobody by which offering it was bought."""
+    aws = ScriptedBills([row("i-1", 1800, spot=False), row("i-2", 1800, spot=False)])
+    plan = replace(PLAN, usd_per_hour=4)
+    reserved, base = offering(savings_plan=plan), offering()
+    assert costs(aws, "i-1", sold=reserved) == {"i-1": 0}
+
+    assert asked(aws, aws.biller, "i-2", sold=base) == {"i-2": 0}
+
+
+def test_whether_one_ran_is_learnt_before_a_plan_is_reckoned_with():
+    aws = ScriptedBills([row("i-1", 3600, spot=False)])
+    aws.bought, aws.doubtful, aws.now_s = [bought("i-0", -10, 60)], {"i-0"}, OVER_S
+
+    assert costs(aws, "i-1", sold=offering(savings_plan=PLAN)) == {}
+    aws.doubtful = set()
+    assert asked(aws, aws.biller, "i-1", sold=offering(savings_plan=PLAN)) == {
+        "i-1": cost_micro_usd(3_000_000, 1, 60)
+    }
