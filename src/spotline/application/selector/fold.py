@@ -26,6 +26,7 @@ from spotline.application.selector.job_run import JobRun, RunPhase
 from spotline.application.selector.job_table import JobTable
 from spotline.application.selector.spent import note_billed, note_ended, note_launched, note_spent
 from spotline.application.selector.state import SelectorOptions, SelectorState, SlotPhase
+from spotline.application.selector.stocking import open_stock
 from spotline.application.selector.tripping import note_health
 from spotline.application.slot_checks import check_slot, completed, slot_of
 from spotline.domain.events.allocation import (
@@ -350,6 +351,7 @@ def _open_slot(state: SelectorState, event: SlotOpened, options: SelectorOptions
         stock = state.stock.setdefault(slot_quote.quote.offering_id, [])
         stock.append(on_demand.instances if on_demand.known else UNCOUNTED)
         del stock[: -options.history_slots]
+    open_stock(state, opened, options.stock_beliefs)
     state.opened = believed_slot(state, opened, options.beliefs)
     if state.shadow is not None:
         quoted = {sq.quote.offering_id: sq.quote.spot_available for sq in state.opened.quotes}
