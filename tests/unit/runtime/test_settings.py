@@ -143,6 +143,7 @@ HELD = {
         clearing=True,
         beliefs=shipped_priors().sha256,
         stock_beliefs=shipped_stock().sha256,
+        belief_paths=3,
         # Where it serves, jobs always share.
         shared_tables=True,
         fairness=2.5,

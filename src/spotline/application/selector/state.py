@@ -12,6 +12,7 @@ from spotline.application.allocation.measuring import Measuring
 from spotline.application.allocation.tasks import program_of
 from spotline.application.allocation.value_tables import surcharged, table_spec
 from spotline.application.selector.job_run import JobRun, RunPhase
+from spotline.domain.beliefs.count_paths import FEEDBACK_PATHS, MOST_PATHS
 from spotline.domain.beliefs.spot_beliefs import SpotBeliefs
 from spotline.domain.beliefs.stock_beliefs import StockBeliefs
 from spotline.domain.beliefs.stock_laws import named_stock, shipped_stock
@@ -94,7 +95,8 @@ class SelectorOptions:
     `beliefs` is the SHA-256 of the prior laws that spot counts which nobody publishes are believed by
     (ADR 0068); empty, as in logs from before 0.3.0: plenty is assumed until a launch is refused.
     `stock_beliefs` is that of the priors of on-demand stock that nobody publishes (ADR 0074); empty:
-    a launch waits no longer than one of the past did.
+    a launch waits no longer than one of the past did. With `belief_paths` feedback is the mean over so
+    many paths of believed counts; 0: that of one path which all jobs share.
 
     Raises
     ------
@@ -129,6 +131,7 @@ class SelectorOptions:
     shadow_prices: bool = False
     couples_limits: bool = False
     stock_beliefs: str = ""
+    belief_paths: int = 0
 
     def __post_init__(self) -> None:
         if self.rule not in RULES:
@@ -157,6 +160,8 @@ class SelectorOptions:
         spending_of(self.spending)
         named_priors(self.beliefs)
         named_stock(self.stock_beliefs)
+        if not 0 <= self.belief_paths <= MOST_PATHS:
+            raise ValueError(f"belief_paths must lie in 0..{MOST_PATHS}, was {self.belief_paths}")
 
     @property
     def is_fair(self) -> bool:
@@ -182,6 +187,7 @@ def where_uncounted(options: SelectorOptions) -> SelectorOptions:
         couples_limits=False,
         beliefs=shipped_priors().sha256,
         stock_beliefs=shipped_stock().sha256,
+        belief_paths=FEEDBACK_PATHS,
     )
 
 
@@ -391,10 +397,7 @@ class SelectorState:
         return last_run_state(space, counts) if counts else space.run_states - 1
 
     def on_demand_stock(self, job: Job, offering_id: str) -> tuple[int, int]:
-        """A job's `reserve_slots` and `rescue_instances` on an offering, for a decision now.
-
-        By its recent stock, and by what is believed of it where nobody publishes any.
-        """
+        """A job's `reserve_slots` and `rescue_instances` on an offering, by its stock, for now."""
         return self._stock_of(job.allowed_counts, offering_id, ahead=False)
 
     def stock_ahead(self, allowed_counts: tuple[int, ...], offering_id: str) -> tuple[int, int]:
