@@ -300,6 +300,7 @@ class SelectHandler:
                 records=run.records,
                 draw=state.draws.get(job_id),
                 table=table_of_run(run),
+                agreed=1.0 if run.paths is None else run.paths.agreed,
             )
             yield feedback(self._pool, self._options, learner, lesson)
 
