@@ -62,6 +62,7 @@ def served_options(stated: object, info: ValidationInfo) -> object:
         "clearing": firm,
         "shadow_prices": firm,
         "couples_limits": firm,
+        "rescue_room": firm,
         "beliefs": "" if firm else shipped_priors().sha256,
     }
     return {**by_default, **stated}
@@ -74,6 +75,7 @@ SERVED = SelectorOptions(
     clearing=True,
     shadow_prices=True,
     couples_limits=True,
+    rescue_room=True,
 )
 """The options of a service whose environment states none: money has limits by default."""
 

@@ -139,6 +139,7 @@ HELD = {
         tenant_shares="research=2",
         shadow_prices=True,
         couples_limits=True,
+        rescue_room=True,
     ),
     (PlacerSettings, "placement"): PlacerOptions(method="bace_pipe", cost="rent", moves=False),
     (AnalyticsSettings, "statistics"): StatisticsOptions(
@@ -163,6 +164,7 @@ SERVED = {
     "clearing": True,
     "shadow_prices": True,
     "couples_limits": True,
+    "rescue_room": True,
 }
 
 

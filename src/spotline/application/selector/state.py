@@ -85,6 +85,9 @@ class SelectorOptions:
     it was worth to all of them of late (ADR 0066); it needs `clearing`. With `couples_limits` it clears
     under quotas and the limit on what all spend (ADR 0071); without, what was cleared is cut to them.
 
+    With `rescue_room` a job with a hard deadline lives only where the stock of on-demand is enough to save
+    it beside all others that count on it, if there is such a place (ADR 0075).
+
     `fairness` is the most that a tenant's bids count against another's where bids are cleared (1: all
     count the same): whose jobs saved a smaller share against on-demand counts for more (ADR 0069).
     `tenant_shares` says how much a tenant is due to save against others: `research=2`, others 1.
@@ -124,6 +127,7 @@ class SelectorOptions:
     beliefs: str = ""
     shadow_prices: bool = False
     couples_limits: bool = False
+    rescue_room: bool = False
 
     def __post_init__(self) -> None:
         if self.rule not in RULES:
@@ -174,6 +178,7 @@ def where_uncounted(options: SelectorOptions) -> SelectorOptions:
         clearing=False,
         shadow_prices=False,
         couples_limits=False,
+        rescue_room=False,
         beliefs=shipped_priors().sha256,
     )
 
