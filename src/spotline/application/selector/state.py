@@ -21,6 +21,7 @@ from spotline.domain.events.market import SlotOpened
 from spotline.domain.forecasting.trust import ForecastTrust
 from spotline.domain.jobs.job import Job
 from spotline.domain.jobs.program import JobProgram
+from spotline.domain.jobs.rescue import is_at_stake
 from spotline.domain.limits.breaker import Breaker
 from spotline.domain.limits.freezes import Freezes
 from spotline.domain.limits.spend_book import SpendBook
@@ -212,6 +213,7 @@ class SelectorState:
     shared_tables: bool = False
     announced: set[str] = field(default_factory=set)
     clearing: bool = False
+    rescue_room: bool = False
     beliefs: SpotBeliefs | None = None
     shadow: ShadowPrices | None = None
     reclaimed: frozenset[str] = frozenset()
@@ -280,6 +282,7 @@ class SelectorState:
     def in_order(self) -> list[str]:
         """Running jobs in the order they are served: least slack first, then job id.
 
+        With `rescue_room` hard deadlines that are at stake come before all others.
         Those that end, wait for a retry, are finishing or have reached a limit are not served.
         """
         served = [
@@ -290,7 +293,13 @@ class SelectorState:
             and not run.is_finishing
             and not run.is_at_limit
         ]
-        served.sort(key=lambda run: (run.slack_slots(self.slot), run.job.job_id))
+        served.sort(
+            key=lambda run: (
+                not (self.rescue_room and is_at_stake(run.compiled, run.slack_slots(self.slot))),
+                run.slack_slots(self.slot),
+                run.job.job_id,
+            )
+        )
         return [run.job.job_id for run in served]
 
     def served_again(self) -> list[str]:
@@ -484,6 +493,7 @@ def state_at_start(options: SelectorOptions, learner: Learner) -> SelectorState:
         competing=options.competing,
         shared_tables=options.shared_tables,
         clearing=options.clearing,
+        rescue_room=options.rescue_room,
         beliefs=SpotBeliefs() if options.beliefs else None,
         shadow=ShadowPrices() if options.shadow_prices else None,
     )

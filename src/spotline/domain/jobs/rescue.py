@@ -8,6 +8,10 @@ from typing import NamedTuple
 from spotline.domain.jobs.program import JobProgram
 
 
+# Slack below which a hard deadline comes before all that may still wait, or may be late.
+AT_STAKE_SLOTS = 2
+
+
 class Rescue(NamedTuple):
     """On-demand instances that a job needs from a slot on, until before another, if spot fails it."""
 
@@ -42,6 +46,11 @@ def rescue_of(
     # A slot more: the safety net acts a slot before it is too late.
     needed = program.slots_on_demand(left_quanta, first_s) + 1
     return Rescue(slot + max(0, slots_left - needed), slot + slots_left, program.max_instances)
+
+
+def is_at_stake(program: JobProgram, slack_slots: int) -> bool:
+    """Whether a hard deadline may need on-demand soon: an interruption could leave no slack."""
+    return program.hard and slack_slots <= AT_STAKE_SLOTS
 
 
 def has_room(rescue: Rescue, others: Iterable[Rescue], stock: int) -> bool:
