@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 from spotline.domain.jobs.program import JobProgram
 
-
 # Slack below which a hard deadline comes before all that may still wait, or may be late.
 AT_STAKE_SLOTS = 2
 
