@@ -64,6 +64,7 @@ def served_options(stated: object, info: ValidationInfo) -> object:
         "clearing": firm,
         "shadow_prices": firm,
         "couples_limits": firm,
+        "rescue_room": firm,
         "beliefs": "" if firm else shipped_priors().sha256,
         "stock_beliefs": "" if firm else shipped_stock().sha256,
         "belief_paths": 0 if firm else FEEDBACK_PATHS,
@@ -78,6 +79,7 @@ SERVED = SelectorOptions(
     clearing=True,
     shadow_prices=True,
     couples_limits=True,
+    rescue_room=True,
 )
 """The options of a service whose environment states none: money has limits by default."""
 

@@ -47,7 +47,7 @@ SELECTION = {
     *("UTILITY_FLOOR_USD", "UTILITY_CEILING_USD", "WARM_START", "MOVES", "EGRESS_USD_PER_GB"),
     *("ZONE_EGRESS_USD_PER_GB", "LIMITS", "LIMIT_GRACE_S", "SPENDING", "CLOUD", "CLEARING"),
     *("BELIEFS", "STOCK_BELIEFS", "BELIEF_PATHS", "SHARED_TABLES", "SHADOW_PRICES"),
-    *("COUPLES_LIMITS", "FAIRNESS", "TENANT_SHARES"),
+    *("COUPLES_LIMITS", "RESCUE_ROOM", "FAIRNESS", "TENANT_SHARES"),
 }
 VARIABLES = {
     AllocatorSettings: {
@@ -143,6 +143,7 @@ HELD = {
         tenant_shares="research=2",
         shadow_prices=True,
         couples_limits=True,
+        rescue_room=True,
     ),
     (PlacerSettings, "placement"): PlacerOptions(method="bace_pipe", cost="rent", moves=False),
     (AnalyticsSettings, "statistics"): StatisticsOptions(
@@ -167,6 +168,7 @@ SERVED = {
     "clearing": True,
     "shadow_prices": True,
     "couples_limits": True,
+    "rescue_room": True,
 }
 
 

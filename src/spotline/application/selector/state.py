@@ -24,6 +24,7 @@ from spotline.domain.events.market import SlotOpened
 from spotline.domain.forecasting.trust import ForecastTrust
 from spotline.domain.jobs.job import Job
 from spotline.domain.jobs.program import JobProgram
+from spotline.domain.jobs.rescue import is_at_stake
 from spotline.domain.limits.breaker import Breaker
 from spotline.domain.limits.freezes import Freezes
 from spotline.domain.limits.spend_book import SpendBook
@@ -88,6 +89,9 @@ class SelectorOptions:
     it was worth to all of them of late (ADR 0066); it needs `clearing`. With `couples_limits` it clears
     under quotas and the limit on what all spend (ADR 0071); without, what was cleared is cut to them.
 
+    With `rescue_room` a job with a hard deadline lives only where the stock of on-demand is enough to save
+    it beside all others that count on it, if there is such a place (ADR 0075).
+
     `fairness` is the most that a tenant's bids count against another's where bids are cleared (1: all
     count the same): whose jobs saved a smaller share against on-demand counts for more (ADR 0069).
     `tenant_shares` says how much a tenant is due to save against others: `research=2`, others 1.
@@ -132,6 +136,7 @@ class SelectorOptions:
     couples_limits: bool = False
     stock_beliefs: str = ""
     belief_paths: int = 0
+    rescue_room: bool = False
 
     def __post_init__(self) -> None:
         if self.rule not in RULES:
@@ -185,6 +190,7 @@ def where_uncounted(options: SelectorOptions) -> SelectorOptions:
         clearing=False,
         shadow_prices=False,
         couples_limits=False,
+        rescue_room=False,
         beliefs=shipped_priors().sha256,
         stock_beliefs=shipped_stock().sha256,
         belief_paths=FEEDBACK_PATHS,
@@ -221,6 +227,7 @@ class SelectorState:
     shared_tables: bool = False
     announced: set[str] = field(default_factory=set)
     clearing: bool = False
+    rescue_room: bool = False
     beliefs: SpotBeliefs | None = None
     stock_beliefs: StockBeliefs | None = None
     shadow: ShadowPrices | None = None
@@ -290,6 +297,7 @@ class SelectorState:
     def in_order(self) -> list[str]:
         """Running jobs in the order they are served: least slack first, then job id.
 
+        With `rescue_room` hard deadlines that are at stake come before all others.
         Those that end, wait for a retry, are finishing or have reached a limit are not served.
         """
         served = [
@@ -300,7 +308,13 @@ class SelectorState:
             and not run.is_finishing
             and not run.is_at_limit
         ]
-        served.sort(key=lambda run: (run.slack_slots(self.slot), run.job.job_id))
+        served.sort(
+            key=lambda run: (
+                not (self.rescue_room and is_at_stake(run.compiled, run.slack_slots(self.slot))),
+                run.slack_slots(self.slot),
+                run.job.job_id,
+            )
+        )
         return [run.job.job_id for run in served]
 
     def served_again(self) -> list[str]:
@@ -492,6 +506,7 @@ def state_at_start(options: SelectorOptions, learner: Learner) -> SelectorState:
         competing=options.competing,
         shared_tables=options.shared_tables,
         clearing=options.clearing,
+        rescue_room=options.rescue_room,
         beliefs=SpotBeliefs() if options.beliefs else None,
         stock_beliefs=StockBeliefs() if options.stock_beliefs else None,
         shadow=ShadowPrices() if options.shadow_prices else None,
