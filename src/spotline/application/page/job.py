@@ -78,28 +78,43 @@ class Expected:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Fan:
+    """Work done in sampled futures, percent: one future in ten has less than `low`, one more than `high`.
+
+    Not `by_slot`: lines are straight from where the job stood to the quantiles of when it is done.
+    """
+
+    low: Course
+    middle: Course
+    high: Course
+    by_slot: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProgressLines:
     """Work done over time, percent: so far, evenly to the deadline, and as it is expected.
 
-    `quick` and `slow` are what one future in ten is quicker than, and one in ten slower; empty
-    where nothing is expected. `latest` is on-demand alone, begun at the last moment.
+    `latest` is on-demand alone, begun at the last moment. `begun` is what was expected as it began.
     """
 
     done: Course
     even: Course
     latest: Course
-    quick: Course = ()
-    middle: Course = ()
-    slow: Course = ()
+    now: Fan | None = None
+    begun: Fan | None = None
 
 
 def progress_lines(
     state: PageState,
     job_id: str,
     expected: Expected | None,
+    begun: Expected | None,
     latest_start_ns: int,
 ) -> ProgressLines:
-    """The lines of a job's progress; `latest_start_ns` is 0 where it is over or runs nowhere."""
+    """The lines of a job's progress; `latest_start_ns` is 0 where it is over or runs nowhere.
+
+    `expected` is what is now, `begun` what was as it began; None where that is not known.
+    """
     job = state.jobs.statuses[job_id].job
     past = state.holdings.of_job.get(job_id, JobPast())
     begin_ns = begins_ns(state, job_id)
@@ -109,19 +124,39 @@ def progress_lines(
     latest: list[tuple[int, float]] = []
     if latest_start_ns and latest_start_ns < deadline_ns and done:
         latest = [(latest_start_ns, done[-1][1]), (deadline_ns, 100.0)]
-    lines: list[Course] = [(), (), ()]
-    if expected is not None:
-        told = expected.outlook
-        ends = (told.finish_p10_ns, told.finish_p50_ns, told.finish_p90_ns)
-        lines = [_to_the_end(expected, end_ns, job.deadline.expires_ns) for end_ns in ends]
     return ProgressLines(
         done=done,
         even=[(begin_ns, 0.0), (deadline_ns, 100.0)],
         latest=latest,
-        quick=lines[0],
-        middle=lines[1],
-        slow=lines[2],
+        now=None if expected is None else fan_of(expected, job.deadline.expires_ns),
+        begun=None if begun is None else fan_of(begun, job.deadline.expires_ns),
     )
+
+
+def fan_of(expected: Expected, ends_ns: int) -> Fan:
+    """How far a job comes in its futures; of an outlook that says its ends alone, straight lines.
+
+    Parameters
+    ----------
+    ends_ns
+        When finishing is worth nothing any more.
+    """
+    told = expected.outlook
+    start = (expected.from_ns, _percent(expected.done_ppm))
+    if told.progress:
+        steps = [step for step in told.progress if step.at_ns > expected.from_ns]
+        low, middle, high = (
+            [start, *((step.at_ns, _percent(ppm)) for step, ppm in zip(steps, at, strict=True))]
+            for at in (
+                [step.low_ppm for step in steps],
+                [step.middle_ppm for step in steps],
+                [step.high_ppm for step in steps],
+            )
+        )
+        return Fan(low=low, middle=middle, high=high, by_slot=True)
+    ends = (told.finish_p90_ns, told.finish_p50_ns, told.finish_p10_ns)
+    slow, half, quick = (_to_the_end(expected, end_ns, ends_ns) for end_ns in ends)
+    return Fan(low=slow, middle=half, high=quick, by_slot=False)
 
 
 def _to_the_end(expected: Expected, finish_ns: int, ends_ns: int) -> Course:
