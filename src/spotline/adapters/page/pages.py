@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from spotline.adapters.page.app import PageSpec
+from spotline.adapters.page.making.comparison import ComparisonMaker
 from spotline.adapters.page.making.job_pages import job_pages
 from spotline.adapters.page.making.jobs import jobs_page
 from spotline.adapters.page.making.market import market_page, offering_page
@@ -44,4 +45,23 @@ PAGES: Sequence[PageSpec] = (
 
 def pages_with(sources: PageSources) -> Sequence[PageSpec]:
     """All pages: `PAGES`, and those that ask others for what is not in the book."""
-    return (*PAGES, *job_pages(sources))
+    comparison = ComparisonMaker(sources)
+    return (
+        *PAGES,
+        PageSpec(
+            path="/money/rules",
+            template="money_rules.html",
+            build=comparison.rules_part,
+            under="/money",
+            gather=comparison.rules,
+        ),
+        PageSpec(
+            path="/policies/bound",
+            template="policies_bound.html",
+            build=comparison.bound_part,
+            under="/policies",
+            whole=True,
+            gather=comparison.bound,
+        ),
+        *job_pages(sources),
+    )

@@ -6,12 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from spotline.application.board.otherwise import OtherLives, other_lives
+from spotline.application.page.certified import certified_bound
 from spotline.application.page.holdings import JobPast
 from spotline.application.page.state import PageState
 from spotline.application.read_model.ports import InputProblem, ViewRefused, refused_input
 from spotline.contracts.reasons import Reason
+from spotline.domain.certificates.met import MetBound
 from spotline.domain.jobs.job import Job
 from spotline.domain.jobs.outlook import JobOutlook
+from spotline.domain.jobs.program import Holding
+from spotline.domain.market.named_law import NamedLaw
 from spotline.domain.policies.compiled import replay_pool
 from spotline.domain.policies.registry import BASELINES, FALLBACK_POLICY_ID, policy_named
 from spotline.domain.policies.replay import JobResult, SlotRecord, clairvoyant_optimum
@@ -235,13 +239,20 @@ class Otherwise:
 
     `over` says that all of its life is compared, not only until now. `bound_micro_usd` is more
     value less cost than any schedule can have on this market, even one that knew all of it before;
-    None where that is not worked out.
+    `certified` is what is left of that for whoever does not know the future. None where they are
+    not worked out.
     """
 
     rules: tuple[Fared, ...]
     over: bool
     bound_micro_usd: int | None = None
     best: Fared | None = None
+    certified: MetBound | None = None
+
+    @property
+    def ceiling_micro_usd(self) -> int | None:
+        """What nobody who does not know the future exceeds in the mean, value less cost."""
+        return None if self.certified is None else round(self.certified.ceiling_micro_usd)
 
 
 def lives_of(state: PageState, job_id: str) -> OtherLives | None:
@@ -254,8 +265,23 @@ def lives_of(state: PageState, job_id: str) -> OtherLives | None:
     return other_lives(jobs.board.offers.jobs.get(job_id), status.job, jobs.recent)
 
 
-def otherwise(lives: OtherLives, begin_ns: int, *, over: bool) -> Otherwise:
-    """Replay the simple rules; milliseconds, a minute where kernels are compiled for it."""
+def otherwise(
+    lives: OtherLives,
+    begin_ns: int,
+    *,
+    over: bool,
+    law: NamedLaw | None = None,
+    holdings: tuple[Holding, ...] = (),
+) -> Otherwise:
+    """Replay the simple rules; seconds, a minute where kernels are compiled for it.
+
+    Parameters
+    ----------
+    law
+        Of the market that the job met; None bounds it by nothing but the clairvoyant.
+    holdings
+        What the job held in each of its slots.
+    """
     program, records = lives.program, lives.records
     results = replay_pool(program, records, BASELINES, policy_named(FALLBACK_POLICY_ID))
     rules = [
@@ -273,6 +299,7 @@ def otherwise(lives: OtherLives, begin_ns: int, *, over: bool) -> Otherwise:
         over=over,
         bound_micro_usd=optimum.upper_utility_micro_usd,
         best=best,
+        certified=None if law is None else certified_bound(lives, law, holdings),
     )
 
 

@@ -169,7 +169,9 @@ def test_what_takes_long_is_loaded_after_the_page(client: Client, job_ids: list[
             part = client.get(found.group(1)).text
             assert "hx-get" not in part
             assert ("the beginning is gone" in part) == (at == 0)
-            assert ("99.0 %" in part) == (at != 0)
+            # Of a job that is over, what was expected as it began is drawn, and no more.
+            assert ("99.0 %" in part) == (at != 0 and "It is over" not in part)
+            assert bool(re.search("100 (sampled )?futures", part)) == (at != 0)
     assert loads
 
 
@@ -177,6 +179,30 @@ def test_what_other_rules_would_have_cost_is_told(client: Client, job_ids: list[
     for job_id in job_ids:
         text = client.get(f"/jobs/{job_id}/otherwise").text
         assert ("Uniform Progress" in text and "bound" in text) or "cannot be told" in text
+
+
+def test_how_far_a_job_was_from_what_anybody_could_do_is_told(
+    client: Client, job_ids: list[str]
+) -> None:
+    told = [client.get(f"/jobs/{job_id}/otherwise").text for job_id in job_ids]
+    certified = [text for text in told if 'id="rule-certified"' in text]
+    assert certified
+    assert all("no rule that does not know the future" in text for text in certified)
+
+
+def test_rules_and_the_certified_bound_are_loaded_after_money_and_policies(client: Client) -> None:
+    for page, part, words in (
+        ("/money", "/money/rules", "Uniform Progress"),
+        ("/policies", "/policies/bound", "earned without luck"),
+    ):
+        # Of a run without bills there is nothing on the page of money to compare.
+        assert page == "/money" or f'hx-get="{part}"' in client.get(page).text
+        answer = client.get(part)
+        assert answer.status_code == 200
+        assert words in answer.text
+        assert "hx-get" not in answer.text
+    assert "Of none of the jobs" in client.get("/money/rules?tenant=nobody").text
+    assert "none" in client.get("/policies/bound?at=0").text
 
 
 def test_every_decision_has_a_page_and_its_reasons(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from spotline.adapters.grpc.allocator.standing import etag_of
@@ -12,6 +13,7 @@ from spotline.adapters.page.asked import PageAsked
 from spotline.adapters.page.making.job_charts import cost_chart, progress_chart
 from spotline.adapters.page.sources import PageSources
 from spotline.application.board.wording import place_text
+from spotline.application.page.certified import held_in_slots
 from spotline.application.page.gantt import GLYPHS, Span, gantt
 from spotline.application.page.holdings import JobPast
 from spotline.application.page.job import (
@@ -71,19 +73,22 @@ class JobMaker:
         if desk is None or bench is None:
             return {}
 
-        def needed(state: PageState) -> tuple[Any, int, bool] | None:
+        def needed(state: PageState) -> Callable[[], Otherwise] | None:
             job_id = whole_id(state, asked.params["job_id"], asked.tenant)
             lives = lives_of(state, job_id)
             if lives is None:
                 return None
             over = state.jobs.board.entries[job_id].over
-            return lives, begins_ns(state, job_id), over
+            begin_ns = begins_ns(state, job_id)
+            past = state.holdings.of_job.get(job_id, JobPast())
+            held = held_in_slots(past, begin_ns, lives.program, len(lives.records))
+            law = state.laws.of_job.get(job_id)
+            return partial(otherwise, lives, begin_ns, over=over, law=law, holdings=held)
 
         found = await desk.ask(lambda book: needed(book.at(asked.at)))
         if found is None:
             return {"compared": None}
-        lives, begin_ns, over = found
-        return {"compared": await bench.work(lambda: otherwise(lives, begin_ns, over=over))}
+        return {"compared": await bench.work(found)}
 
     # --- pages ---
 
