@@ -20,7 +20,7 @@ from spotline.domain.policies.answer import DecisionReason, JobAnswer, Move
 from spotline.domain.policies.interface import START, Memory
 from spotline.domain.policies.registry import policy_named
 from spotline.domain.solvers.table_spec import TableUse
-from spotline.domain.units import NS_PER_S, cost_micro_usd
+from spotline.domain.units import NS_PER_S, PPM, cost_micro_usd
 
 _MODEL_ID = "law"
 
@@ -49,7 +49,10 @@ class Beginning:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LifeAhead:
-    """How a job fares in one future: `finished_slot` counts from 1 in its life, 0: never."""
+    """How a job fares in one future: `finished_slot` counts from 1 in its life, 0: never.
+
+    `progress_ppm` is the work done at the end of each slot that was lived through.
+    """
 
     home: str
     policy_id: str
@@ -58,6 +61,7 @@ class LifeAhead:
     finished_slot: int
     on_time: bool
     moves: int
+    progress_ppm: tuple[int, ...] = ()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -117,6 +121,7 @@ class FutureLife:
             launched=begins.launched,
         )
         self._finished = self.elapsed if self._done else 0
+        self._progress_ppm: list[int] = []
         self._slots = next(iter(course.places.values())).spot.shape[1]
 
     @property
@@ -182,6 +187,8 @@ class FutureLife:
         now.state = advance(place.program, now.state, held, held_s=slot_s, interrupted=interrupted)
         self.at += 1
         self.elapsed += 1
+        done = now.state.progress_quanta * PPM // place.program.work_quanta
+        self._progress_ppm.append(min(PPM, done))
         if self._done:
             self._finished = self.elapsed
 
@@ -198,6 +205,7 @@ class FutureLife:
             finished_slot=finished,
             on_time=0 < finished <= program.deadline_slots,
             moves=self._now.moves,
+            progress_ppm=tuple(self._progress_ppm),
         )
 
     def _request(self, left: Mapping[str, Left]) -> AllocateRequest:

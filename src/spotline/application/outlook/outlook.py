@@ -124,6 +124,7 @@ def lives_of(
         lives=tuple(lives),
         first_slot_start_ns=ahead.first_slot_start_ns,
         slot_ns=state.current.slot_s * NS_PER_S,
+        elapsed_slots=ahead.begins[0].elapsed_slots,
     )
 
 
