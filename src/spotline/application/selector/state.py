@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import lru_cache
@@ -17,12 +17,14 @@ from spotline.domain.crowd.fairness import shares_of
 from spotline.domain.crowd.shadow_prices import ShadowPrices
 from spotline.domain.events.event import Event
 from spotline.domain.events.forecast import ForecastIssued
+from spotline.domain.events.limits import LimitSet
 from spotline.domain.events.market import SlotOpened
 from spotline.domain.forecasting.trust import ForecastTrust
 from spotline.domain.jobs.job import Job
 from spotline.domain.jobs.program import JobProgram
 from spotline.domain.limits.breaker import Breaker
 from spotline.domain.limits.freezes import Freezes
+from spotline.domain.limits.raised import LimitAt, NewLimit, in_force
 from spotline.domain.limits.spend_book import SpendBook
 from spotline.domain.limits.spending import Spending, SpentIn, spending_of
 from spotline.domain.market.law import StateSpace, last_run_state
@@ -166,6 +168,21 @@ class SelectorOptions:
 _spending_of = lru_cache(maxsize=16)(spending_of)
 
 
+def options_in_force(
+    options: SelectorOptions, limits_set: Mapping[LimitAt, LimitSet]
+) -> SelectorOptions:
+    """The options with the limits that people have set since."""
+    if not limits_set:
+        return options
+    return _with_limits(options, tuple(event.limit for event in limits_set.values()))
+
+
+@lru_cache(maxsize=16)
+def _with_limits(options: SelectorOptions, limits: tuple[NewLimit, ...]) -> SelectorOptions:
+    found = in_force(options.limits_on_spending, limits)
+    return replace(options, spending=found.to_json())
+
+
 def where_uncounted(options: SelectorOptions) -> SelectorOptions:
     """The options on a market that publishes no counts: these are believed, nothing relies on them."""
     return replace(
@@ -192,6 +209,7 @@ class SelectorState:
     limit of its own or of its tenant did.
     `spend` is what was spent by slot, tenant and capacity type, `launched` when how many instances
     were asked for; both only as far back, and only where, limits need them.
+    `limits_set` are limits that people have set in the place of stated ones.
     `mode` is how far decisions of the log reach. `announced` are the ids of shared tables that were
     built once.
     `fairness_cost_micro_usd` is what fairness between tenants cost in this revision.
@@ -239,6 +257,7 @@ class SelectorState:
     breaker: Breaker = field(default_factory=Breaker)
     spend: SpendBook = field(default_factory=SpendBook)
     launched: list[tuple[int, int]] = field(default_factory=list)
+    limits_set: dict[LimitAt, LimitSet] = field(default_factory=dict)
     fairness_cost_micro_usd: int = 0
 
     def tenant_of(self, job_id: str) -> str | None:
