@@ -36,6 +36,7 @@ from spotline.application.selector.limiting import (
     judged,
     spent_up,
 )
+from spotline.application.selector.limits_set import options_in_force
 from spotline.application.selector.offering_choice import best_offering
 from spotline.application.selector.parked_entries import frozen_by, unfrozen_by
 from spotline.application.selector.recomputing import recomputed_answer
@@ -45,7 +46,6 @@ from spotline.application.selector.state import (
     SelectorOptions,
     SelectorState,
     SlotPhase,
-    options_in_force,
     state_at_start,
 )
 from spotline.application.selector.tables import (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import lru_cache
@@ -24,7 +24,7 @@ from spotline.domain.jobs.job import Job
 from spotline.domain.jobs.program import JobProgram
 from spotline.domain.limits.breaker import Breaker
 from spotline.domain.limits.freezes import Freezes
-from spotline.domain.limits.raised import LimitAt, NewLimit, in_force
+from spotline.domain.limits.raised import LimitAt
 from spotline.domain.limits.spend_book import SpendBook
 from spotline.domain.limits.spending import Spending, SpentIn, spending_of
 from spotline.domain.market.law import StateSpace, last_run_state
@@ -166,21 +166,6 @@ class SelectorOptions:
 
 
 _spending_of = lru_cache(maxsize=16)(spending_of)
-
-
-def options_in_force(
-    options: SelectorOptions, limits_set: Mapping[LimitAt, LimitSet]
-) -> SelectorOptions:
-    """The options with the limits that people have set since."""
-    if not limits_set:
-        return options
-    return _with_limits(options, tuple(event.limit for event in limits_set.values()))
-
-
-@lru_cache(maxsize=16)
-def _with_limits(options: SelectorOptions, limits: tuple[NewLimit, ...]) -> SelectorOptions:
-    found = in_force(options.limits_on_spending, limits)
-    return replace(options, spending=found.to_json())
 
 
 def where_uncounted(options: SelectorOptions) -> SelectorOptions:
