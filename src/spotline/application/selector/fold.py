@@ -59,7 +59,7 @@ from spotline.domain.events.lifecycle import (
     JobSubmitted,
     JobUpdated,
 )
-from spotline.domain.events.limits import LimitReached
+from spotline.domain.events.limits import LimitReached, LimitSet
 from spotline.domain.events.market import MarketOpened, SlotOpened
 from spotline.domain.events.modes import AccountModeSet
 from spotline.domain.events.selection import PolicyWeightsUpdated
@@ -116,6 +116,8 @@ def fold(state: SelectorState, event: Event, options: SelectorOptions) -> None:
             state.freezes.end(event.freeze_id)
         case AccountModeSet():
             note_mode(state.freezes, event)
+        case LimitSet():
+            state.limits_set[event.at] = event
         case _:
             _fold_slot(state, event, options)
 

@@ -20,6 +20,7 @@ from spotline.domain.crowd.fairness import shares_of
 from spotline.domain.crowd.shadow_prices import ShadowPrices
 from spotline.domain.events.event import Event
 from spotline.domain.events.forecast import ForecastIssued
+from spotline.domain.events.limits import LimitSet
 from spotline.domain.events.market import SlotOpened
 from spotline.domain.forecasting.trust import ForecastTrust
 from spotline.domain.jobs.job import Job
@@ -27,6 +28,7 @@ from spotline.domain.jobs.program import JobProgram
 from spotline.domain.jobs.rescue import is_at_stake
 from spotline.domain.limits.breaker import Breaker
 from spotline.domain.limits.freezes import Freezes
+from spotline.domain.limits.raised import LimitAt
 from spotline.domain.limits.spend_book import SpendBook
 from spotline.domain.limits.spending import Spending, SpentIn, spending_of
 from spotline.domain.market.law import StateSpace, last_run_state
@@ -211,6 +213,7 @@ class SelectorState:
     limit of its own or of its tenant did.
     `spend` is what was spent by slot, tenant and capacity type, `launched` when how many instances
     were asked for; both only as far back, and only where, limits need them.
+    `limits_set` are limits that people have set in the place of stated ones.
     `mode` is how far decisions of the log reach. `announced` are the ids of shared tables that were
     built once.
     `fairness_cost_micro_usd` is what fairness between tenants cost in this revision.
@@ -261,6 +264,7 @@ class SelectorState:
     breaker: Breaker = field(default_factory=Breaker)
     spend: SpendBook = field(default_factory=SpendBook)
     launched: list[tuple[int, int]] = field(default_factory=list)
+    limits_set: dict[LimitAt, LimitSet] = field(default_factory=dict)
     fairness_cost_micro_usd: int = 0
 
     def tenant_of(self, job_id: str) -> str | None:
