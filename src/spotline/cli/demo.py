@@ -182,6 +182,7 @@ def _options(
             clearing=True,
             shadow_prices=True,
             couples_limits=True,
+            rescue_room=True,
         ),
         priors=priors,
         outlooks=False,  # there is no time between its slots to look ahead

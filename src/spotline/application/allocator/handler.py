@@ -57,7 +57,7 @@ from spotline.domain.events.lifecycle import (
     JobSubmitted,
     JobUpdated,
 )
-from spotline.domain.events.limits import LimitReached
+from spotline.domain.events.limits import LimitReached, LimitSet
 from spotline.domain.events.market import MarketOpened, SlotOpened
 from spotline.domain.events.modes import AccountModeSet
 from spotline.domain.events.parking import EntryParked, ParkedEntryDropped, ParkedEntryRetried
@@ -118,7 +118,7 @@ SPEC = Spec(
         ValueTableReady,
         # What those want who run Spotline.
         *(EntryParked, ParkedEntryRetried, ParkedEntryDropped),
-        *(BuyingFrozen, BuyingUnfrozen, OrphanReapRequested, AccountModeSet),
+        *(BuyingFrozen, BuyingUnfrozen, OrphanReapRequested, AccountModeSet, LimitSet),
     ),
     decides=(ValueTableReady,),
 )

@@ -11,13 +11,15 @@ from dataclasses import dataclass, field
 
 from spotline.application.market_view import ClockReading
 from spotline.application.operations.messages import LimitsInForce, QuotaUse, SpendUse
+from spotline.application.selector.limits_set import options_in_force
 from spotline.application.selector.state import SelectorOptions
 from spotline.domain.events.capacity import CapacityReported, CostAccrued
 from spotline.domain.events.event import Event
 from spotline.domain.events.lifecycle import JobAdvanced, JobClosed, JobUpdated
-from spotline.domain.events.limits import LimitAction, LimitReached
+from spotline.domain.events.limits import LimitAction, LimitReached, LimitSet
 from spotline.domain.events.market import SlotOpened
 from spotline.domain.limits.judgement import FORWARD
+from spotline.domain.limits.raised import LimitAt
 from spotline.domain.limits.spend_book import SpendBook, by_capacity_type
 from spotline.domain.limits.spending import NO_LIMIT, SPANS_S, SpendLimit
 from spotline.domain.market.offering import CapacityType
@@ -25,7 +27,7 @@ from spotline.domain.market.slot_quote import SlotQuote
 
 SPENDING_EVENTS = (
     *(SlotOpened, CostAccrued, JobAdvanced, CapacityReported),
-    *(LimitReached, JobUpdated, JobClosed),
+    *(LimitReached, LimitSet, JobUpdated, JobClosed),
 )
 """All that the fold takes."""
 
@@ -38,7 +40,8 @@ class SpendingState:
     """What was spent in the last month of market time, and the jobs that are at a limit.
 
     `spend` is by bucket of slots, `at_limit` the last that was said of a limit that a job has
-    reached, by job, `quotes` those of the open slot and of the last one.
+    reached, by job, `limits_set` what people have set in the place of stated limits, `quotes` those
+    of the open slot and of the last one.
     """
 
     slot: int = -1
@@ -46,6 +49,7 @@ class SpendingState:
     spend: SpendBook = field(default_factory=SpendBook)
     quotes: dict[int, tuple[SlotQuote, ...]] = field(default_factory=dict)
     at_limit: dict[str, LimitReached] = field(default_factory=dict)
+    limits_set: dict[LimitAt, LimitSet] = field(default_factory=dict)
 
     def fold(self, event: Event) -> None:
         """Apply an event; nothing else changes it."""
@@ -69,6 +73,8 @@ class SpendingState:
                     self.at_limit.pop(event.job_id, None)
                 else:
                     self.at_limit[event.job_id] = event
+            case LimitSet():
+                self.limits_set[event.at] = event
             case JobUpdated() | JobClosed():
                 # Its owner has changed it, so that it is judged anew, or it is over.
                 self.at_limit.pop(event.job_id, None)
@@ -109,6 +115,7 @@ def limits_in_force(
 
     `held` are the instances of each quota pool.
     """
+    options = options_in_force(options, state.limits_set)
     spending = options.limits_on_spending
     return LimitsInForce(
         jobs_judged=options.limits,

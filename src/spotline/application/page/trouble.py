@@ -15,6 +15,8 @@ from spotline.application.page.fleet import LaunchRefusal
 from spotline.application.page.jobs import SeenJob
 from spotline.application.page.state import PageState
 from spotline.domain.limits.freezes import Freeze, FreezeScope
+from spotline.domain.limits.raised import LimitAt, LimitKind, limit_named
+from spotline.domain.limits.spending import SPANS_S
 from spotline.domain.units import NS_PER_S, PPM
 
 HOUR_NS = 3_600 * NS_PER_S
@@ -241,13 +243,18 @@ def _limits(
     at_limit = state.jobs.spending.at_limit
     for job_id in sorted(at_limit.keys() & names.keys()):
         reached = at_limit[job_id]
+        shared = limit_named(reached.limit, reached.tenant)
         yield TroubleFound(
             kind=TroubleKind.AT_LIMIT,
             key=job_id,
             what=names[job_id],
             why=f"{reached.limit}: {reached.action.value.replace('_', ' ')}. {reached.detail}".strip(),
-            next="raise its budget or its value, or let it end",
-            command=f"spotline update {job_id[:8]} --budget-usd ...",
+            next="raise its budget or its value, or let it end"
+            if shared is None
+            else "raise this limit, which is not the job's own, or let the job wait",
+            command=f"spotline update {job_id[:8]} --budget-usd ..."
+            if shared is None
+            else shared.command,
             path=f"/jobs/{job_id}",
             ends_ns=reached.until_ns,
         )
@@ -277,18 +284,26 @@ def _limits(
                 f"${(use.limit_micro_usd or 0) / 1e6:,.2f} a {use.span} is spent "
                 f"({used_ppm * 100 // PPM} %)",
                 next="raise the limit where this is meant; nothing is bought beyond it",
-                command="spotline limits show",
+                command=_limit_of(use).command,
                 path="/money",
             )
 
 
 def spend_uses(state: PageState, about: About) -> tuple[SpendUse, ...]:
     """What is used of the limits on spending; nothing where the options are not known."""
+    if about.limits is not None:
+        return about.limits.uses
     if about.selector is None:
         return ()
     jobs = state.jobs
     held = jobs.held_in_pools()
     return limits_in_force(jobs.spending, about.selector, state.clock(), held).uses
+
+
+def _limit_of(use: SpendUse) -> LimitAt:
+    kinds = {"spot": LimitKind.SPOT, "on-demand": LimitKind.ON_DEMAND, "tenant": LimitKind.TENANT}
+    kind = kinds.get(use.what, LimitKind.TOTAL)
+    return LimitAt(kind=kind, key=use.tenant, span_s=SPANS_S[use.span])
 
 
 def _share_ppm(used: int, most: int | None) -> int:
