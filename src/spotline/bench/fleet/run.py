@@ -98,6 +98,7 @@ def run_fleet(
             "policies": list(options.policies),
             "processes": options.processes,
             "clearing": options.selector.clearing,
+            "shadow_prices": options.selector.shadow_prices,
             "information": options.information.value,
             "fairness": options.selector.fairness,
             "wall_s": perf_counter() - began_s,
