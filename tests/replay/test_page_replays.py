@@ -136,7 +136,7 @@ async def test_several_logs_are_served_each_at_its_own_address(log, entries, tmp
 
 _BEGINS_AND_IS_KILLED = """
 import multiprocessing, os, signal, sys
-from spotline.bootstrap.replaying import end_with_parent
+from spotline.bootstrap.beside import end_with_parent
 
 def wait(pipe):
     end_with_parent()

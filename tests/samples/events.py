@@ -118,7 +118,12 @@ from spotline.domain.jobs.job import (
     Work,
 )
 from spotline.domain.jobs.lot import JobHolding, Lot
-from spotline.domain.jobs.outlook import JobOutlook, OutlookOffering, OutlookPolicy
+from spotline.domain.jobs.outlook import (
+    JobOutlook,
+    OutlookOffering,
+    OutlookPolicy,
+    OutlookStep,
+)
 from spotline.domain.jobs.run import OnStall
 from spotline.domain.limits.freezes import Freeze, FreezeReason, FreezeScope
 from spotline.domain.market.forecast import (
@@ -343,6 +348,14 @@ SAMPLES = (
                     expected_cost_micro_usd=81_000_000,
                     on_time_probability_ppm=984_375,
                     expected_utility_micro_usd=-3_000_000,
+                ),
+            ),
+            progress=(
+                OutlookStep(
+                    at_ns=START_NS + 10**13,
+                    low_ppm=0,
+                    middle_ppm=400_000,
+                    high_ppm=1_000_000,
                 ),
             ),
         ),

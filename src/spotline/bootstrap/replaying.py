@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import threading
 from collections import OrderedDict
 from collections.abc import Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
-from multiprocessing.process import BaseProcess
+from concurrent.futures import Future
 from pathlib import Path
 
 from spotline.adapters.eventlog.manifest import environment
@@ -25,6 +21,7 @@ from spotline.application.page.replaying import (
     Verified,
     WhatIfAsked,
 )
+from spotline.bootstrap.beside import ProcessBeside
 from spotline.contracts.errors import ContractError, SpotlineError
 from spotline.domain.policies.registry import BASELINES, POOL
 from spotline.replay.account import BY_ITSELF, JobRow, account, read_recorded
@@ -52,8 +49,7 @@ class LogReplays:
 
     def __init__(self, log: Path) -> None:
         self._log = log
-        self._pool: ProcessPoolExecutor | None = None
-        self._children: set[BaseProcess] = set()
+        self._beside = ProcessBeside()
         self._known: OrderedDict[ReplayAsked, Future[Verified | RunBeside]] = OrderedDict()
 
     def answer(self, asked: ReplayAsked) -> ReplayShown:
@@ -71,11 +67,7 @@ class LogReplays:
 
     def close(self) -> None:
         """Work nothing out any more. Safe to repeat."""
-        if self._pool is not None:
-            self._pool.shutdown(wait=False, cancel_futures=True)
-            for child in self._children:
-                child.terminate()
-            self._pool = None
+        self._beside.close()
 
     def _begin(self, asked: ReplayAsked) -> Future[Verified | RunBeside] | None:
         """Begin with a question; None where as many others as are kept are still open."""
@@ -84,13 +76,7 @@ class LogReplays:
             if oldest is None:
                 return None
             del self._known[oldest]
-        if self._pool is None:
-            # A fresh process: this one has threads, which a fork would not have.
-            fresh = multiprocessing.get_context("spawn")
-            self._pool = ProcessPoolExecutor(1, mp_context=fresh, initializer=end_with_parent)
-        others = set(multiprocessing.active_children())
-        begun = self._pool.submit(worked_out, self._log, asked)
-        self._children |= set(multiprocessing.active_children()) - others
+        begun = self._beside.begin(worked_out, self._log, asked)
         self._known[asked] = begun
         return begun
 
@@ -104,19 +90,6 @@ def _outcome(asked: ReplayAsked, known: Future[Verified | RunBeside]) -> Verifie
     if asked.what_if is None:
         return Verified(problem=problem)
     return RunBeside(rule=asked.what_if.rule, problem=problem)
-
-
-def end_with_parent() -> None:
-    """End this process with the one that began it, however that ends: nobody would wait for it."""
-    parent = multiprocessing.parent_process()
-    if parent is None:
-        return
-
-    def end() -> None:
-        parent.join()
-        os._exit(0)
-
-    threading.Thread(target=end, name="parent", daemon=True).start()
 
 
 def worked_out(log: Path, asked: ReplayAsked) -> Verified | RunBeside:

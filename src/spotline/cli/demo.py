@@ -76,6 +76,16 @@ def demo(
     slot_wall: Annotated[
         float, typer.Option(min=0.2, help="Of a rehearsal: seconds of wall time in a slot.")
     ] = 3.5,
+    disk_gb: Annotated[
+        int,
+        typer.Option(min=0, help="Of a rehearsal: GB of disks of an instance, if none are stated."),
+    ] = 200,
+    savings_plan: Annotated[
+        int,
+        typer.Option(
+            min=0, help="Of a rehearsal: a plan that pays for so many of the dearest instances."
+        ),
+    ] = 0,
 ) -> None:
     """Run jobs with deadlines on a market, end to end, and show what it saved.
 
@@ -99,6 +109,8 @@ def demo(
             identity=identity,
             fail=fail,
             slot_wall_s=slot_wall,
+            disk_gb=disk_gb,
+            plan_instances=savings_plan,
         )
         return rehearsed_demo(asked)
     from spotline.cli.accounts_view import beside_json
@@ -170,6 +182,7 @@ def _options(
             clearing=True,
             shadow_prices=True,
             couples_limits=True,
+            rescue_room=True,
         ),
         priors=priors,
         outlooks=False,  # there is no time between its slots to look ahead

@@ -351,6 +351,7 @@ def _limited(
         clearing=True,
         shadow_prices=True,
         couples_limits=True,
+        rescue_room=True,
     )
     return selection, Caps(spending=spending)
 

@@ -199,6 +199,7 @@ _PAGES: Mapping[str, tuple[Does, Reach, frozenset[Role]]] = MappingProxyType(
     {
         "/": (Does.READ, Reach.TENANT, _READERS),
         "/jobs": (Does.READ, Reach.TENANT, _READERS),
+        "/jobs/expected": (Does.READ, Reach.TENANT, _READERS),
         "/jobs/{job_id}": (Does.READ, Reach.TENANT, _READERS),
         "/jobs/{job_id}/outlook": (Does.READ, Reach.TENANT, _READERS),
         "/jobs/{job_id}/otherwise": (Does.READ, Reach.TENANT, _READERS),
@@ -209,7 +210,9 @@ _PAGES: Mapping[str, tuple[Does, Reach, frozenset[Role]]] = MappingProxyType(
         "/money": (Does.READ, Reach.TENANT, _READERS),
         "/money/charges": (Does.READ, Reach.TENANT, _READERS),
         "/money/charges.csv": (Does.READ, Reach.TENANT, _READERS),
+        "/money/rules": (Does.READ, Reach.TENANT, _READERS),
         "/policies": (Does.READ, Reach.WHOLE, _WATCHERS),
+        "/policies/bound": (Does.READ, Reach.WHOLE, _WATCHERS),
         "/system": (Does.READ, Reach.WHOLE, _WATCHERS),
         "/replay": (Does.READ, Reach.WHOLE, _WATCHERS),
         "/account": (Does.READ, Reach.SYSTEM, _READERS),

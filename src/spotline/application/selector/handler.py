@@ -41,6 +41,7 @@ from spotline.application.selector.offering_choice import best_offering
 from spotline.application.selector.parked_entries import frozen_by, unfrozen_by
 from spotline.application.selector.recomputing import recomputed_answer
 from spotline.application.selector.repricing import repriced, tables_repriced
+from spotline.application.selector.rescuing import RescueRoom
 from spotline.application.selector.spending import within_limits
 from spotline.application.selector.state import (
     SelectorOptions,
@@ -306,6 +307,7 @@ class SelectHandler:
                 records=run.records,
                 draw=state.draws.get(job_id),
                 table=table_of_run(run),
+                agreed=1.0 if run.paths is None else run.paths.agreed,
             )
             yield feedback(self._pool, self._options, learner, lesson)
 
@@ -317,12 +319,14 @@ class SelectHandler:
         taken = Counter[str]()
         for home, used in taken_by(state, running, self._held_to(state)):
             taken[home] += used
+        room_to_rescue = RescueRoom.of(state, running, self._held_to(state))
         for run in _arrivals(state):
             if run.job.deadline.expires_ns <= state.current.ts_event_ns:
                 yield never_started(run, state.slot)
                 continue
             opened, past = homes_by(state, run.job, taken.items())
-            offering_id = best_offering(run.job, state.offerings, opened, past, taken.items())
+            full = room_to_rescue.full_for(state, run)
+            offering_id = best_offering(run.job, state.offerings, opened, past, taken.items(), full)
             if run.cancelled or offering_id is None:
                 continue
             limit = arrival_limit(state, run, offering_id) if self._options.limits else NO_LIMIT
@@ -348,13 +352,20 @@ class SelectHandler:
                 limit_micro_usd=limit.limit_micro_usd,
             )
             tables = tables_wanted(
-                state, JobRun(job=arriving), offering_id, taken.items(), self._held_to(state), room
+                state,
+                JobRun(job=arriving),
+                offering_id,
+                taken.items(),
+                self._held_to(state),
+                room,
+                full,
             )
             tables = tables_with_room(state, tables, room)
             room -= len(tables)
             yield from tables
             # The next arrival must see this one's demand.
             admitted = JobRun(job=run.job, offering_id=offering_id)
+            room_to_rescue.claim(state, admitted, offering_id)
             for home, used in taken_by(state, [admitted], self._held_to(state)):
                 taken[home] += used
 

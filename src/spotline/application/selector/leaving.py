@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from spotline.application.selector.egress import open_to
+from spotline.application.selector.egress import copy_micro_usd, open_to
 from spotline.application.selector.job_run import JobRun
 from spotline.application.selector.offering_choice import has_room, leaves_for
 from spotline.application.selector.state import SelectorOptions, SelectorState
@@ -33,7 +33,7 @@ def way_to(
     # What a job needs before it first runs is taken to be everywhere.
     if run.launched:
         overhead_s = max(overhead_s, run.job.overheads.migrate_s)
-        cost = state.egress_micro_usd(run.job, run.offering_id, offering_id, options)
+        cost = copy_micro_usd(state, run.job, run.offering_id, offering_id, options)
     return NextHome(offering_id=offering_id, overhead_s=overhead_s, cost_micro_usd=cost)
 
 

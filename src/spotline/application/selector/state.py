@@ -12,7 +12,10 @@ from spotline.application.allocation.measuring import Measuring
 from spotline.application.allocation.tasks import program_of
 from spotline.application.allocation.value_tables import surcharged, table_spec
 from spotline.application.selector.job_run import JobRun, RunPhase
+from spotline.domain.beliefs.count_paths import FEEDBACK_PATHS, MOST_PATHS
 from spotline.domain.beliefs.spot_beliefs import SpotBeliefs
+from spotline.domain.beliefs.stock_beliefs import StockBeliefs
+from spotline.domain.beliefs.stock_laws import named_stock, shipped_stock
 from spotline.domain.crowd.fairness import shares_of
 from spotline.domain.crowd.shadow_prices import ShadowPrices
 from spotline.domain.events.event import Event
@@ -22,6 +25,7 @@ from spotline.domain.events.market import SlotOpened
 from spotline.domain.forecasting.trust import ForecastTrust
 from spotline.domain.jobs.job import Job
 from spotline.domain.jobs.program import JobProgram
+from spotline.domain.jobs.rescue import is_at_stake
 from spotline.domain.limits.breaker import Breaker
 from spotline.domain.limits.freezes import Freezes
 from spotline.domain.limits.raised import LimitAt
@@ -38,7 +42,7 @@ from spotline.domain.policies.contention import ResidualCapacity
 from spotline.domain.selection.learner import Draw, Learner
 from spotline.domain.selection.rules import DEFAULT_RULE, RULES
 from spotline.domain.solvers.table_spec import TableSpec
-from spotline.domain.units import NS_PER_S, micro_usd_from_usd
+from spotline.domain.units import NS_PER_S
 
 MOST_FAIRNESS = 1_000.0
 
@@ -87,12 +91,18 @@ class SelectorOptions:
     it was worth to all of them of late (ADR 0066); it needs `clearing`. With `couples_limits` it clears
     under quotas and the limit on what all spend (ADR 0071); without, what was cleared is cut to them.
 
+    With `rescue_room` a job with a hard deadline lives only where the stock of on-demand is enough to save
+    it beside all others that count on it, if there is such a place (ADR 0075).
+
     `fairness` is the most that a tenant's bids count against another's where bids are cleared (1: all
     count the same): whose jobs saved a smaller share against on-demand counts for more (ADR 0069).
     `tenant_shares` says how much a tenant is due to save against others: `research=2`, others 1.
 
     `beliefs` is the SHA-256 of the prior laws that spot counts which nobody publishes are believed by
     (ADR 0068); empty, as in logs from before 0.3.0: plenty is assumed until a launch is refused.
+    `stock_beliefs` is that of the priors of on-demand stock that nobody publishes (ADR 0074); empty:
+    a launch waits no longer than one of the past did. With `belief_paths` feedback is the mean over so
+    many paths of believed counts; 0: that of one path which all jobs share.
 
     Raises
     ------
@@ -126,6 +136,9 @@ class SelectorOptions:
     beliefs: str = ""
     shadow_prices: bool = False
     couples_limits: bool = False
+    stock_beliefs: str = ""
+    belief_paths: int = 0
+    rescue_room: bool = False
 
     def __post_init__(self) -> None:
         if self.rule not in RULES:
@@ -153,6 +166,9 @@ class SelectorOptions:
             raise ValueError(f"tenant_shares {error}") from error
         spending_of(self.spending)
         named_priors(self.beliefs)
+        named_stock(self.stock_beliefs)
+        if not 0 <= self.belief_paths <= MOST_PATHS:
+            raise ValueError(f"belief_paths must lie in 0..{MOST_PATHS}, was {self.belief_paths}")
 
     @property
     def is_fair(self) -> bool:
@@ -176,7 +192,10 @@ def where_uncounted(options: SelectorOptions) -> SelectorOptions:
         clearing=False,
         shadow_prices=False,
         couples_limits=False,
+        rescue_room=False,
         beliefs=shipped_priors().sha256,
+        stock_beliefs=shipped_stock().sha256,
+        belief_paths=FEEDBACK_PATHS,
     )
 
 
@@ -199,7 +218,8 @@ class SelectorState:
     built once.
     `fairness_cost_micro_usd` is what fairness between tenants cost in this revision.
     `reclaimed` are offerings of which the market took spot back as the slot opened, with `clearing`.
-    `beliefs` are those of spot counts that nobody publishes, None where plenty is assumed.
+    `beliefs` are those of spot counts that nobody publishes, None where plenty is assumed,
+    `stock_beliefs` those of on-demand stock, None where only the past of it counts.
     `shadow` are the shadow prices, None where tables count on none.
     `heard` is the slot as it was opened, `opened` the same with the quotes that it lacked.
     """
@@ -210,7 +230,9 @@ class SelectorState:
     shared_tables: bool = False
     announced: set[str] = field(default_factory=set)
     clearing: bool = False
+    rescue_room: bool = False
     beliefs: SpotBeliefs | None = None
+    stock_beliefs: StockBeliefs | None = None
     shadow: ShadowPrices | None = None
     reclaimed: frozenset[str] = frozenset()
     mode: Mode = Mode.LIVE
@@ -279,6 +301,7 @@ class SelectorState:
     def in_order(self) -> list[str]:
         """Running jobs in the order they are served: least slack first, then job id.
 
+        With `rescue_room` hard deadlines that are at stake come before all others.
         Those that end, wait for a retry, are finishing or have reached a limit are not served.
         """
         served = [
@@ -289,7 +312,13 @@ class SelectorState:
             and not run.is_finishing
             and not run.is_at_limit
         ]
-        served.sort(key=lambda run: (run.slack_slots(self.slot), run.job.job_id))
+        served.sort(
+            key=lambda run: (
+                not (self.rescue_room and is_at_stake(run.compiled, run.slack_slots(self.slot))),
+                run.slack_slots(self.slot),
+                run.job.job_id,
+            )
+        )
         return [run.job.job_id for run in served]
 
     def served_again(self) -> list[str]:
@@ -386,13 +415,22 @@ class SelectorState:
         return last_run_state(space, counts) if counts else space.run_states - 1
 
     def on_demand_stock(self, job: Job, offering_id: str) -> tuple[int, int]:
-        """A job's `reserve_slots` and `rescue_instances` on an offering, by its recent stock."""
-        return self._stock_of(job.allowed_counts, offering_id)
+        """A job's `reserve_slots` and `rescue_instances` on an offering, by its stock, for now."""
+        return self._stock_of(job.allowed_counts, offering_id, ahead=False)
 
-    def _stock_of(self, allowed_counts: tuple[int, ...], offering_id: str) -> tuple[int, int]:
+    def stock_ahead(self, allowed_counts: tuple[int, ...], offering_id: str) -> tuple[int, int]:
+        """The same for a plan, which goes on once a launch has shown what there is."""
+        return self._stock_of(allowed_counts, offering_id, ahead=True)
+
+    def _stock_of(
+        self, allowed_counts: tuple[int, ...], offering_id: str, *, ahead: bool
+    ) -> tuple[int, int]:
         if self.is_over(offering_id):
             return 0, 0
-        return stock_terms(self.stock.get(offering_id, []), allowed_counts)
+        reserve, rescue = stock_terms(self.stock.get(offering_id, []), allowed_counts)
+        if self.stock_beliefs is not None:
+            reserve = max(reserve, self.stock_beliefs.reserve_slots(offering_id, ahead=ahead))
+        return reserve, rescue
 
     def is_over(self, offering_id: str) -> bool:
         """Whether an offering is a reservation that does not cover the open slot whole."""
@@ -413,7 +451,7 @@ class SelectorState:
             on_demand_price_micro_usd=quotes[offering_id].on_demand_price_micro_usd,
             on_demand_available=self.residual().on_demand(offering_id),
             taken=None if self.shared_tables else self._taken_of(offering_id),
-            on_demand_reserve_slots=self._stock_of(program.allowed_counts, offering_id)[0],
+            on_demand_reserve_slots=self.stock_ahead(program.allowed_counts, offering_id)[0],
         )
         surcharge = self.spot_surcharge(offering_id)
         return surcharged(spec, surcharge, program, named.law) if surcharge else spec
@@ -429,17 +467,6 @@ class SelectorState:
             return 0
         running = self.running() if self.competing else ()
         return sum(run.target.spot for run in running if run.offering_id == offering_id)
-
-    def egress_micro_usd(self, job: Job, home: str, other: str, options: SelectorOptions) -> int:
-        """What copying a job's checkpoint from one offering to another costs."""
-        here, there = self.offerings[home], self.offerings[other]
-        if (here.provider, here.region) != (there.provider, there.region):
-            usd_per_gb = options.egress_usd_per_gb
-        elif here.zone != there.zone:
-            usd_per_gb = options.zone_egress_usd_per_gb
-        else:
-            return 0
-        return micro_usd_from_usd(job.checkpoint.size_gb * usd_per_gb)
 
     def program_of(self, job: Job, offering_id: str) -> JobProgram:
         """A job compiled for an offering, on its own slot grid or, if it is arriving, from now."""
@@ -483,6 +510,8 @@ def state_at_start(options: SelectorOptions, learner: Learner) -> SelectorState:
         competing=options.competing,
         shared_tables=options.shared_tables,
         clearing=options.clearing,
+        rescue_room=options.rescue_room,
         beliefs=SpotBeliefs() if options.beliefs else None,
+        stock_beliefs=StockBeliefs() if options.stock_beliefs else None,
         shadow=ShadowPrices() if options.shadow_prices else None,
     )

@@ -359,6 +359,7 @@ def _reckoned_up(
         ledger_micro_usd=run.ledger_micro_usd,
         wall_s=time.monotonic() - began_s,
         rehearsed=options.rehearsed,
+        took=run.took,
     )
     picture = options.folder / "training.png"
     draw(

@@ -14,7 +14,6 @@ from spotline.adapters.page.formats import seconds_of_ns
 from spotline.application.operations.messages import LimitsInForce, SpendUse
 from spotline.application.operations.spending import limits_in_force
 from spotline.application.page.about import NOTHING_KNOWN, About
-from spotline.application.page.comparing import compared
 from spotline.application.page.money import BilledCharge
 from spotline.application.page.spend import (
     BY,
@@ -83,8 +82,7 @@ def money_page(state: PageState, asked: PageAsked, found: Model) -> Model:
         "limits": limits,
         "most_uses": _MOST_SHOWN,
         "uses": _uses(limits or _limits(state, SelectorOptions()), asked.tenant),
-        "rules": compared(state, asked.tenant) if asked.text("rules") == "yes" else None,
-        "settled": sum(asked.tenant in ("", each.tenant) for each in state.otherwise.settled),
+        "settled": sum(wanted.tenant in ("", each.tenant) for each in state.otherwise.settled),
         "forgotten": state.money.forgotten if not asked.tenant else 0,
         "forgotten_micro_usd": state.money.forgotten_micro_usd,
     }
