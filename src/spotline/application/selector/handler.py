@@ -315,11 +315,12 @@ class SelectHandler:
         self, state: SelectorState, running: Sequence[JobRun], learner: Learner, ctx: Context
     ) -> Iterator[Event]:
         """Admit the jobs that arrive, beside those `running`; rehearsals move `learner`."""
+        options = self._held_to(state)
         room = MOST_TABLES - sum(len(run.tables) for run in running)
         taken = Counter[str]()
-        for home, used in taken_by(state, running, self._held_to(state)):
+        for home, used in taken_by(state, running, options):
             taken[home] += used
-        room_to_rescue = RescueRoom.of(state, running, self._held_to(state))
+        room_to_rescue = RescueRoom.of(state, running, options)
         for run in _arrivals(state):
             if run.job.deadline.expires_ns <= state.current.ts_event_ns:
                 yield never_started(run, state.slot)
@@ -329,14 +330,14 @@ class SelectHandler:
             offering_id = best_offering(run.job, state.offerings, opened, past, taken.items(), full)
             if run.cancelled or offering_id is None:
                 continue
-            limit = arrival_limit(state, run, offering_id) if self._options.limits else NO_LIMIT
+            limit = arrival_limit(state, run, offering_id) if options.limits else NO_LIMIT
             if limit.refusal is not None:
                 if limit.refusal.action is not LimitAction.WAIT:
                     yield limit.refusal
                     yield never_started(run, state.slot, stopped=True)
                 continue
             arriving = limit.planned(run.job)
-            yield from rehearse(self._pool, self._options, state, learner, arriving, offering_id)
+            yield from rehearse(self._pool, options, state, learner, arriving, offering_id)
             weights = weights_ppb(learner.weights())
             index = drawn_index(weights, ctx.uniform(f"policy:{run.job.job_id}"))
             program = state.program_of(arriving, offering_id)
@@ -352,13 +353,7 @@ class SelectHandler:
                 limit_micro_usd=limit.limit_micro_usd,
             )
             tables = tables_wanted(
-                state,
-                JobRun(job=arriving),
-                offering_id,
-                taken.items(),
-                self._held_to(state),
-                room,
-                full,
+                state, JobRun(job=arriving), offering_id, taken.items(), options, room, full
             )
             tables = tables_with_room(state, tables, room)
             room -= len(tables)
@@ -366,7 +361,7 @@ class SelectHandler:
             # The next arrival must see this one's demand.
             admitted = JobRun(job=run.job, offering_id=offering_id)
             room_to_rescue.claim(state, admitted, offering_id)
-            for home, used in taken_by(state, [admitted], self._held_to(state)):
+            for home, used in taken_by(state, [admitted], options):
                 taken[home] += used
 
     def _ask(self, state: SelectorState, order: Sequence[str], ctx: Context) -> Outcome:

@@ -76,7 +76,7 @@ def test_no_hour_pays_more_than_its_money_and_no_second_twice(spans, usd, until_
     left = at_list_s([plan("p", usd, until_s)], usages)
 
     paid = {one.instance_id: one.end_s - one.begin_s - left[one.instance_id] for one in usages}
-    assert all(0 <= seconds for seconds in paid.values())
+    assert all(seconds >= 0 for seconds in paid.values())
     money = sum(paid[one.instance_id] * (one.rate("p") or 0) for one in usages)
     assert money <= 3 * usd * 1_000_000 * HOUR
     if until_s == 0 and usd >= 5 * len(usages):
