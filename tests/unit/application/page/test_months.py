@@ -57,7 +57,8 @@ def test_a_month_is_the_calendars_and_goes_on_at_the_pace_of_its_last_week():
 
 
 @given(
-    begins=st.datetimes(datetime(2020, 1, 1), datetime(2035, 1, 1)),
+    # Hypothesis takes bounds without a zone.
+    begins=st.datetimes(datetime(2020, 1, 1), datetime(2035, 1, 1)),  # noqa: DTZ001
     slot=st.integers(0, 2_000),
     slots=st.lists(st.integers(0, 2_000), max_size=30),
 )
