@@ -34,7 +34,7 @@ from spotline.application.allocator.messages import (
 )
 from spotline.application.allocator.planning import plan
 from spotline.application.board.messages import FleetView, JobPhase, WaitingFor
-from spotline.application.selector.state import SelectorOptions
+from spotline.application.selector.options import SelectorOptions
 from spotline.application.spec import Call
 from spotline.contracts.errors import ConfigError
 from spotline.contracts.mapping import digest, to_message
@@ -607,6 +607,37 @@ async def test_nobody_there_is_unavailable_and_a_hanging_server_times_out() -> N
 
     assert nobody.outcome is CallOutcome.UNAVAILABLE
     assert hanging.outcome is CallOutcome.TIMED_OUT
+
+
+async def test_a_call_that_an_ending_allocator_cancels_is_asked_again() -> None:
+    asked = 0
+
+    async def end_first(_: bytes, context: grpc.aio.ServicerContext) -> bytes:
+        nonlocal asked
+        asked += 1
+        # As gRPC answers what a server that ends has not taken up.
+        code = grpc.StatusCode.CANCELLED if asked == 1 else grpc.StatusCode.INTERNAL
+        await context.abort(code, "as told")
+        return b""
+
+    server = grpc.aio.server()
+    server.add_generic_rpc_handlers(
+        (
+            grpc.method_handlers_generic_handler(
+                "spotline.api.v1.AllocatorService",
+                {"Allocate": grpc.unary_unary_rpc_method_handler(end_first)},
+            ),
+        )
+    )
+    bound = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    port = AllocateCallPort(f"127.0.0.1:{bound}", timeout_s=PATIENCE_S)
+    (answer,) = await port.perform(call_of(allocate_request()))
+    await port.close()
+    await server.stop(None)
+
+    assert asked == 2
+    assert (answer.outcome, answer.detail) == (CallOutcome.REFUSED, "INTERNAL: as told")
 
 
 async def test_an_allocator_that_comes_back_in_time_is_found() -> None:

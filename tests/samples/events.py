@@ -65,7 +65,13 @@ from spotline.domain.events.lifecycle import (
     JobSubmitted,
     JobUpdated,
 )
-from spotline.domain.events.limits import LimitAction, LimitReached, QuoteQuarantined
+from spotline.domain.events.limits import (
+    LimitAction,
+    LimitKind,
+    LimitReached,
+    LimitSet,
+    QuoteQuarantined,
+)
 from spotline.domain.events.market import MarketOpened, QuoteObserved, SlotOpened
 from spotline.domain.events.modes import AccountModeSet
 from spotline.domain.events.parking import (
@@ -828,6 +834,18 @@ SAMPLES = (
         mode=Mode.LIVE,
         by="ada",
         reason="a week on paper was within 3 % of the bill",
+        slot=7,
+        ts_event_ns=START_NS,
+    ),
+    LimitSet(
+        kind=LimitKind.TENANT,
+        key="research",
+        span_s=86_400,
+        stated=400_000_000,
+        most=600_000_000,
+        before=500_000_000,
+        by="ada",
+        reason="the last run of the month",
         slot=7,
         ts_event_ns=START_NS,
     ),

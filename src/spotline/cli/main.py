@@ -47,6 +47,8 @@ COMMANDS = (
     "rehearse",
     "simulate",
     "plot",
+    "export",
+    "report",
     "web",
     "modes_reports",
     "replay",
@@ -60,7 +62,7 @@ COMMANDS = (
 # Where `--help` lists them.
 PANELS = {
     "Jobs": ("job", "plan", "submit", "status", "watch", "cancel", "update", "logs", "events"),
-    "Results": ("fetch", "explain", "plot", "web"),
+    "Results": ("fetch", "explain", "plot", "report", "export", "web"),
     "Pipelines across regions": ("place", "pipelines"),
     "The system": (
         *(

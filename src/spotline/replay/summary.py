@@ -131,6 +131,7 @@ def regret_as_json(regret: SelectionRegret | None) -> dict[str, object] | None:
         "expected_regret_usd": usd_from_micro_usd(regret.expected_regret_micro_usd),
         "expected_regret_jobs": regret.regret_jobs,
         "bound_usd": usd_from_micro_usd(bound) if bound else None,
+        "bound_widened_usd": usd_from_micro_usd(regret.widened_micro_usd),
     }
 
 
@@ -142,6 +143,10 @@ def regret_line(regret: SelectionRegret) -> str:
         if bound
         else "nothing guaranteed in dollars"
     )
+    if regret.widened_micro_usd:
+        guaranteed += (
+            f", ${usd_from_micro_usd(regret.widened_micro_usd):,.2f} of it as counts are believed"
+        )
     return (
         f"regret against {regret.best_policy_id}, the best fixed policy of {regret.jobs} jobs: "
         f"${usd_from_micro_usd(regret.regret_micro_usd):,.2f} ({regret.regret_ppm / 1e4:.2f} %); "

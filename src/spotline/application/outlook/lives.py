@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from spotline.application.allocation.allocate import allocate
 from spotline.application.allocation.messages import AllocateRequest, Alternative, JobTask
 from spotline.application.outlook.places import FuturePlace, Left
-from spotline.application.selector.state import SelectorOptions, SelectorState
+from spotline.application.selector.egress import copy_micro_usd
+from spotline.application.selector.options import SelectorOptions
+from spotline.application.selector.state import SelectorState
 from spotline.domain.events.forecast import ForecastIssued
 from spotline.domain.jobs.job import Job
 from spotline.domain.jobs.lot import Lot, holding_of
@@ -304,7 +306,7 @@ def _alternatives(
         overhead_s, cost = place.program.launch_s, 0
         if now.launched:
             overhead_s = max(overhead_s, course.job.overheads.migrate_s)
-            cost = course.state.egress_micro_usd(course.job, now.home, offering_id, course.options)
+            cost = copy_micro_usd(course.state, course.job, now.home, offering_id, course.options)
             if _held_back(course, now, offering_id, cost):
                 continue
         found.append(

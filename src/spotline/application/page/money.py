@@ -192,6 +192,12 @@ class MoneyChapter:
                 of_pipeline=rows[at + 14] == 2,
             )
 
+    def taken(self) -> Iterator[BilledCharge]:
+        """The charges that are kept, which are then let go of; so are the steps, unread."""
+        yield from self.charges()
+        del self.rows[:]
+        del self.steps[:]
+
     def all_steps(self) -> Iterator[SlotProgress]:
         """How far jobs came, in the order of the log."""
         steps = self.steps

@@ -27,6 +27,9 @@ _PAUSE_S = 0.05
 # Quotes, forecast and what is taken come with every part; the rest of a message is theirs.
 _PART_BYTES = MESSAGE_BYTES // 2
 
+# It is not there, or is ending: gRPC cancels what it has not taken up.
+_PASSING = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
+
 _Answer = tuple[CallOutcome, str, AllocateAnswer]
 _NOTHING = AllocateAnswer(answers=())
 
@@ -131,7 +134,7 @@ class AllocateCallPort:
                 if code is grpc.StatusCode.DEADLINE_EXCEEDED:
                     return self._late(detail)
                 # It may also have no room, and say so with when to come again.
-                passing = code is grpc.StatusCode.UNAVAILABLE or failure_of(error, "").retry_s > 0
+                passing = code in _PASSING or failure_of(error, "").retry_s > 0
                 if not passing:
                     return CallOutcome.REFUSED, f"{code.name}: {detail}", _NOTHING
                 if clock() + _PAUSE_S >= give_up_at:
