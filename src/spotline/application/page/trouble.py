@@ -10,7 +10,7 @@ from itertools import groupby
 from spotline.application.board.messages import JobFlag
 from spotline.application.operations.messages import SpendUse
 from spotline.application.operations.spending import limits_in_force, room_again_s
-from spotline.application.page.about import About
+from spotline.application.page.about import NOTHING_KNOWN, About
 from spotline.application.page.fleet import LaunchRefusal
 from spotline.application.page.jobs import SeenJob
 from spotline.application.page.state import PageState
@@ -108,6 +108,12 @@ def troubles(
         found += [*_disagreements(state), *_orphans(state), *_parked(state)]
     order = {kind: place for place, kind in enumerate(TroubleKind)}
     return tuple(sorted(found, key=lambda trouble: order[trouble.kind]))
+
+
+def troubles_of_job(state: PageState, row: SeenJob) -> tuple[TroubleFound, ...]:
+    """What of a job needs a look, by the log alone."""
+    found = (*_of_jobs((row,)), *_limits(state, (row,), NOTHING_KNOWN, row.status.job.tenant))
+    return tuple(trouble for trouble in found if trouble.path == f"/jobs/{row.job_id}")
 
 
 def _of_jobs(rows: Sequence[SeenJob]) -> Iterator[TroubleFound]:
