@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from spotline.application.market_view import ClockReading
 from spotline.application.operations.messages import LimitsInForce, QuotaUse, SpendUse
 from spotline.application.selector.limits_set import options_in_force
-from spotline.application.selector.state import SelectorOptions
+from spotline.application.selector.options import SelectorOptions
 from spotline.domain.events.capacity import CapacityReported, CostAccrued
 from spotline.domain.events.event import Event
 from spotline.domain.events.lifecycle import JobAdvanced, JobClosed, JobUpdated

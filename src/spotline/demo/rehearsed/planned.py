@@ -32,8 +32,9 @@ def with_disks(market: Market, gb: int) -> Market:
 def with_savings_plan(market: Market, instances: int) -> Market:
     """The market with a plan that so many instances of its dearest type fit into; 0: as it is.
 
-    It covers every type that is sold on demand, in all regions and accounts, at a share of its highest
-    list price. A market that has a plan already keeps it.
+    It covers every type that is sold on demand in the account and region of that one, as plans of EC2
+    instances are of a region, at a share of its highest list price. A market that has a plan already
+    keeps it.
     """
     if not instances or any(each.reservation for each in market.offerings):
         return market
@@ -41,8 +42,10 @@ def with_savings_plan(market: Market, instances: int) -> Market:
     for column, offering in enumerate(market.offerings):
         listed = int(market.on_demand_price_micro_usd[:, column].max())
         prices[_kind(offering)] = max(prices[_kind(offering)], listed * _PLAN_PERCENT // 100)
-    money = instances * max(prices.values())
-    covered = [each for each in market.offerings if 0 < prices[_kind(each)] <= money]
+    *place, _ = max(prices, key=lambda kind: (prices[kind], kind))
+    covered = [each for each in market.offerings if [each.account, each.region] == place]
+    covered = [each for each in covered if prices[_kind(each)]]
+    money = instances * max(prices[_kind(each)] for each in covered)
     return with_reservations(
         market,
         [

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from spotline.application.operations.messages import SpendUse
 from spotline.application.operations.spending import SpendingState, limits_in_force, room_again_s
-from spotline.application.selector.state import SelectorOptions
+from spotline.application.selector.options import SelectorOptions
 from spotline.domain.events.capacity import CapacityReported
 from spotline.domain.events.lifecycle import JobAdvanced, JobClosed, JobOutcome
 from spotline.domain.events.limits import LimitAction, LimitReached

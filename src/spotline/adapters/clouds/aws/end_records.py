@@ -54,6 +54,7 @@ class EndRecords:
         """
         known: dict[str, bool] = {}
         for instance_id, at_s in sorted(ended_s.items()):
+            said = None
             try:
                 said = await self._said(where, instance_id)
             except Throttled:
@@ -66,18 +67,15 @@ class EndRecords:
                         continue_with="allow cloudtrail:LookupEvents (deploy/aws/act-policy.json)",
                     )
                     return {**dict.fromkeys(ended_s, False), **known}
-                said = self._unread(instance_id, error)
+                _say_unread(instance_id, error)
             except (ProviderUnavailable, ContractError) as error:
-                said = self._unread(instance_id, error)
+                _say_unread(instance_id, error)
             if said is None and now_s - at_s >= RECORDED_WITHIN_S:
                 _log.warning("end_not_recorded", instance_id=instance_id)
                 said = False
             if said is not None:
                 known[instance_id] = said
         return known
-
-    def _unread(self, instance_id: str, error: Exception) -> None:
-        _log.warning("end_record_not_read", instance_id=instance_id, error=str(error))
 
     async def _said(self, where: tuple[str, str], instance_id: str) -> bool | None:
         rows = await pages(
@@ -90,6 +88,10 @@ class EndRecords:
         states = [state for row in rows for state in states_before(row, instance_id)]
         first = next((state for state in states if state not in _ENDED_BEFORE), None)
         return None if first is None else first == _PENDING
+
+
+def _say_unread(instance_id: str, error: Exception) -> None:
+    _log.warning("end_record_not_read", instance_id=instance_id, error=str(error))
 
 
 def states_before(row: Mapping[str, Any], instance_id: str) -> list[str]:

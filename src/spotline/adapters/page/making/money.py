@@ -32,7 +32,7 @@ from spotline.application.page.spend import (
 from spotline.application.page.state import PageState
 from spotline.application.page.waterfall import bars, levels_of, scale_of, waterfall
 from spotline.application.read_model.ports import InputProblem, refused_input
-from spotline.application.selector.state import SelectorOptions
+from spotline.application.selector.options import SelectorOptions
 from spotline.domain.units import MICRO_USD_PER_USD
 
 ROWS_A_PAGE = 100
