@@ -61,7 +61,7 @@ def fleet(
     ] = None,
 ) -> None:
     """Run crowds of jobs under every policy, held against a bound that no joint schedule exceeds."""
-    from spotline.application.selector.state import where_uncounted
+    from spotline.application.selector.options import where_uncounted
     from spotline.bench.fleet.cells import all_cells, cell_named, default_cells
     from spotline.bench.fleet.policies import SHIPPED
     from spotline.bench.fleet.resuming import cells_left, earlier_figures, joined_figures

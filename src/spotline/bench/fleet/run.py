@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from spotline.application.selector.state import SelectorOptions
+from spotline.application.selector.options import SelectorOptions
 from spotline.bench.drawing import without_nan
 from spotline.bench.fleet.cells import FleetCell
 from spotline.bench.fleet.counting import CrowdCount, Lives, count_cell, joined, lives_of
