@@ -146,11 +146,9 @@ def demo(
                 told=told,
             ),
             traded,
+            folder / "log",
             stderr=json_out == "-",
         )
-        if isinstance(run, int):
-            print_line(f"stopped before the end; what was recorded is in {folder / 'log'}")
-            raise typer.Exit(run or 1)
         with explained():
             result = _report(run, folder, began, explain=explain)
     write_result(json_out, result)
@@ -193,10 +191,11 @@ def _options(
 def _ran(
     begin: Callable[[Callable[[DemoProgress], None]], Awaitable[DemoRun]],
     market: Market,
+    log: Path,
     *,
     stderr: bool,
-) -> DemoRun | int:
-    """Run to the end and return what was left, or the exit code of a run that was stopped."""
+) -> DemoRun:
+    """Run to the end and return what was left; exits where the run was stopped."""
     from rich.console import Console
 
     from spotline.bootstrap.process import run_to_exit_code
@@ -209,7 +208,10 @@ def _ran(
             ended.append(await begin(told))
 
     code = run_to_exit_code(work())
-    return code if code or not ended else ended[0]
+    if code or not ended:
+        print_line(f"stopped before the end; what was recorded is in {log}")
+        raise typer.Exit(code or 1)
+    return ended[0]
 
 
 def _report(run: DemoRun, folder: Path, began: float, *, explain: bool) -> dict[str, Any]:
