@@ -10,7 +10,7 @@ import pytest
 from spotline.adapters.grpc.kit.errors import RpcFailed
 from spotline.adapters.grpc.operations.client import OperationsClient
 from spotline.application.operations.messages import LimitWanted
-from spotline.application.selector.state import SelectorOptions
+from spotline.application.selector.options import SelectorOptions
 from spotline.domain.events.limits import LimitAction, LimitKind, LimitReached, LimitSet
 from spotline.domain.limits.spending import Spending, SpendLimit
 from tests.fakes.allocator import FakeJobsHost, market_opened, slot_opened

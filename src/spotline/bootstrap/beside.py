@@ -7,6 +7,7 @@ import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.process import BaseProcess
 from typing import ParamSpec, TypeVar
 
@@ -25,6 +26,14 @@ class ProcessBeside:
 
     def begin(self, piece: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Begin with a piece when those before it are done. Never waits."""
+        try:
+            return self._submitted(piece, *args, **kwargs)
+        except BrokenProcessPool:
+            # What ended it was told to whoever waited for that piece; others go on in another.
+            self.close()
+            return self._submitted(piece, *args, **kwargs)
+
+    def _submitted(self, piece: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         if self._pool is None:
             # A fresh process: this one has threads, which a fork would not have.
             fresh = multiprocessing.get_context("spawn")

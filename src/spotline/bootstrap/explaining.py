@@ -14,7 +14,7 @@ from pydantic import AfterValidator, ValidationInfo
 from spotline.adapters.nats.stream import NatsEventStream
 from spotline.application.explaining.messages import DecisionExplanation, DecisionQuery
 from spotline.application.explaining.ports import ExplainerBusy
-from spotline.application.selector.state import SelectorOptions, where_uncounted
+from spotline.application.selector.options import SelectorOptions, where_uncounted
 from spotline.bootstrap.clouds import SIMULATED, follows_market
 from spotline.bootstrap.parts import BusAddress, open_stream
 from spotline.contracts.envelope import StoredEntry

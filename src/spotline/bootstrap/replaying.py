@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from pathlib import Path
 
 from spotline.adapters.eventlog.manifest import environment
@@ -18,20 +19,23 @@ from spotline.application.page.replaying import (
     ReplayVerdict,
     RunBeside,
     ServiceVerified,
+    SlotLived,
     Verified,
     WhatIfAsked,
 )
 from spotline.bootstrap.beside import ProcessBeside
 from spotline.contracts.errors import ContractError, SpotlineError
+from spotline.domain.events.lifecycle import JobAdvanced
 from spotline.domain.policies.registry import BASELINES, POOL
 from spotline.replay.account import BY_ITSELF, JobRow, account, read_recorded
 from spotline.replay.account import RECORDED as AS_IT_WAS
+from spotline.replay.availability import Availability
 from spotline.replay.handlers import handlers_of
 from spotline.replay.recorded import readable_events
 from spotline.replay.segments import SegmentReport, verify_segments
 from spotline.replay.summary import SPOTLINE
 from spotline.replay.verify import is_decision
-from spotline.replay.what_if import what_if_of
+from spotline.replay.what_if import share_of, what_if_of
 
 _MOST_KEPT = 16
 _MOST_DIVERGENCES = 20
@@ -183,21 +187,47 @@ def beside(log: Path, asked: WhatIfAsked) -> RunBeside:
         raise ContractError("rule", f"expected one of {', '.join(RULES)}, found {asked.rule!r}")
     factors = (("spot", asked.spot_factor), ("on_demand", asked.on_demand_factor))
     terms = what_if_of(
-        asked.deadline, ",".join(f"{name}={factor}" for name, factor in factors if factor)
+        asked.deadline,
+        ",".join(f"{name}={factor}" for name, factor in factors if factor),
+        availability=Availability(
+            gone_offering=asked.gone,
+            first_slot=asked.gone_from,
+            last_slot=asked.gone_to,
+            gone_cloud=asked.gone_cloud,
+            count_factor=share_of(asked.counts),
+        ),
     )
     made = account(read_recorded(log), (asked.rule,), terms=terms)
     left_out = {left.job_id: left.reason for left in made.left_out}
     by_basis: dict[str, dict[str, JobRow]] = {AS_IT_WAS: {}, BY_ITSELF: {}}
     for row in made.rows():
         by_basis.get(row.basis, {})[row.job_id] = row
+    lived = {job_id: _lived(advances) for job_id, advances in made.report.advances.items()}
+    other_lived = {life.job_id: _lived(life.advances) for life in made.by_itself[asked.rule]}
     return RunBeside(
         rule=asked.rule,
         changed=made.changed,
         assumptions=made.assumptions,
         jobs=tuple(
-            _job_beside(row, by_basis[BY_ITSELF].get(job_id), left_out.get(job_id, ""))
+            replace(
+                _job_beside(row, by_basis[BY_ITSELF].get(job_id), left_out.get(job_id, "")),
+                slots=lived.get(job_id, ()),
+                other_slots=other_lived.get(job_id, ()),
+            )
             for job_id, row in by_basis[AS_IT_WAS].items()
         ),
+    )
+
+
+def _lived(advances: Sequence[JobAdvanced]) -> tuple[SlotLived, ...]:
+    return tuple(
+        SlotLived(
+            slot=advanced.slot,
+            lots=advanced.lots,
+            cost_micro_usd=advanced.cost_micro_usd,
+            progress_ppm=advanced.progress_ppm,
+        )
+        for advanced in advances
     )
 
 
@@ -212,5 +242,6 @@ def _job_beside(was: JobRow, other: JobRow | None, why: str) -> JobBeside:
         on_time=was.on_time,
         other_cost_micro_usd=None if other is None else other.cost_micro_usd,
         other_on_time=None if other is None else other.on_time,
+        other_deadline_ns=0 if other is None else other.deadline_ns,
         why=why or "it cannot be run again",
     )

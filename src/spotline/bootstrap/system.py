@@ -22,7 +22,7 @@ from spotline.application.health.conditions import HealthLimits
 from spotline.application.market_ingest.continuing import MarketIdentity, identity_of
 from spotline.application.market_ingest.handler import IngestOptions
 from spotline.application.placer.options import PlacerOptions
-from spotline.application.selector.state import SelectorOptions
+from spotline.application.selector.options import SelectorOptions
 from spotline.bootstrap.agents import AgentsAt, host_of
 from spotline.bootstrap.auditing import AuditAt
 from spotline.bootstrap.bus_identities import bus_identities

@@ -123,8 +123,7 @@ def demo(
 
     configure_logging("warning")
     began, started_ns = time.monotonic(), time.time_ns()
-    run_id = time.strftime("demo-%Y%m%dT%H%M%SZ", time.gmtime(started_ns // 1_000_000_000))
-    folder = out or Path("runs") / run_id
+    run_id, folder = _named(started_ns, out)
     with explained():
         traded = demo_market(market, seed=seed, slot_s=slot, most_slots=slots)
         todo = demo_jobs(traded, jobs, seed)
@@ -146,12 +145,24 @@ def demo(
                 told=told,
             ),
             traded,
-            folder / "log",
             stderr=json_out == "-",
         )
+        if isinstance(run, int):
+            raise _stopped(run, folder)
         with explained():
             result = _report(run, folder, began, explain=explain)
     write_result(json_out, result)
+
+
+def _named(started_ns: int, out: Path | None) -> tuple[str, Path]:
+    """The run's id and folder."""
+    run_id = time.strftime("demo-%Y%m%dT%H%M%SZ", time.gmtime(started_ns // 1_000_000_000))
+    return run_id, out or Path("runs") / run_id
+
+
+def _stopped(code: int, folder: Path) -> typer.Exit:
+    print_line(f"stopped before the end; what was recorded is in {folder / 'log'}")
+    return typer.Exit(code or 1)
 
 
 def _options(
@@ -164,7 +175,7 @@ def _options(
 ) -> SystemOptions:
     """How the demo's system runs; `begun` are a file of weights, and whether priors are wanted."""
     from spotline.adapters.files.weights_file import weights_or_priors
-    from spotline.application.selector.state import SelectorOptions
+    from spotline.application.selector.options import SelectorOptions
     from spotline.bootstrap.system import SystemOptions
 
     (store := folder / "store").mkdir(parents=True, exist_ok=True)
@@ -191,11 +202,10 @@ def _options(
 def _ran(
     begin: Callable[[Callable[[DemoProgress], None]], Awaitable[DemoRun]],
     market: Market,
-    log: Path,
     *,
     stderr: bool,
-) -> DemoRun:
-    """Run to the end and return what was left; exits where the run was stopped."""
+) -> DemoRun | int:
+    """Run to the end and return what was left, or the exit code of a run that was stopped."""
     from rich.console import Console
 
     from spotline.bootstrap.process import run_to_exit_code
@@ -208,10 +218,7 @@ def _ran(
             ended.append(await begin(told))
 
     code = run_to_exit_code(work())
-    if code or not ended:
-        print_line(f"stopped before the end; what was recorded is in {log}")
-        raise typer.Exit(code or 1)
-    return ended[0]
+    return code if code or not ended else ended[0]
 
 
 def _report(run: DemoRun, folder: Path, began: float, *, explain: bool) -> dict[str, Any]:

@@ -90,7 +90,7 @@ def _rehearsing(asked: AskedRehearsal, folder: Path, run_id: str) -> Rehearsing:
     from dataclasses import replace
 
     from spotline.adapters.files.weights_file import weights_or_priors
-    from spotline.application.selector.state import SelectorOptions
+    from spotline.application.selector.options import SelectorOptions
     from spotline.demo.rehearsed.run import Rehearsing
     from spotline.demo.setup import demo_market
     from spotline.replay.jobs import generated_jobs

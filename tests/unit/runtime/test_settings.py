@@ -16,7 +16,7 @@ from services.selector.settings import SelectorSettings
 from spotline.application.analytics.options import StatisticsOptions
 from spotline.application.health.conditions import HealthLimits
 from spotline.application.placer.options import PlacerOptions
-from spotline.application.selector.state import SelectorOptions
+from spotline.application.selector.options import SelectorOptions
 from spotline.bootstrap import process
 from spotline.domain.beliefs.stock_laws import shipped_stock
 from spotline.domain.limits.spending import DEFAULT_SPENDING

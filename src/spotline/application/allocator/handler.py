@@ -25,7 +25,7 @@ from spotline.application.allocator.jobs_state import JobsState as JobsState
 from spotline.application.allocator.statements import stated_again, unattended_again
 from spotline.application.operations.fold import OPERATIONS_EVENTS
 from spotline.application.outlook.following import FOLLOWED, Following
-from spotline.application.selector.state import SelectorOptions
+from spotline.application.selector.options import SelectorOptions
 from spotline.application.spec import NOTHING, Context, Outcome, Spec, Timer
 from spotline.application.tenancy import check_tenant
 from spotline.domain.events.agreement import OrphanReapRequested

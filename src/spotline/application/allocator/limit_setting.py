@@ -6,7 +6,7 @@ from spotline.application.allocator.promoting import LONGEST_REASON
 from spotline.application.operations.messages import LimitWanted
 from spotline.application.operations.spending import SpendingState
 from spotline.application.selector.limits_set import options_in_force
-from spotline.application.selector.state import SelectorOptions
+from spotline.application.selector.options import SelectorOptions
 from spotline.domain.events.limits import LimitSet
 from spotline.domain.limits.raised import LimitAt, stated_at
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from spotline.application.market_view import ClockReading
 from spotline.application.operations.messages import LimitsInForce, QuotaUse, SpendUse
 from spotline.application.selector.limits_set import options_in_force
-from spotline.application.selector.state import SelectorOptions
+from spotline.application.selector.options import SelectorOptions
 from spotline.domain.events.capacity import CapacityReported, CostAccrued
 from spotline.domain.events.event import Event
 from spotline.domain.events.lifecycle import JobAdvanced, JobClosed, JobUpdated
@@ -131,6 +131,40 @@ def limits_in_force(
         micro_usd_per_job=spending.micro_usd_per_job,
         stated=spending.stated() if options.spending else (),
     )
+
+
+def room_again_s(state: SpendingState, use: SpendUse) -> int | None:
+    """Seconds until less than a limit is used, if nothing more is spent; None: it has no such time.
+
+    What was spent leaves the time that a limit is about slot by slot, or bucket by bucket.
+    """
+    if use.limit_micro_usd is None or not state.slot_s or use.span not in SPANS_S:
+        return None
+    kinds = {
+        kind for kind in CapacityType if use.what not in _OF_KIND or _OF_KIND[use.what] is kind
+    }
+
+    def used(shift: int) -> int:
+        return sum(
+            cost
+            for (tenant, kind), cost in state.spent_in(
+                SPANS_S[use.span] - shift * state.slot_s
+            ).items()
+            if kind in kinds and use.tenant in ("", tenant)
+        )
+
+    slots = SPANS_S[use.span] // state.slot_s
+    low, high = 0, slots
+    while low < high:
+        middle = (low + high) // 2
+        if used(middle) < use.limit_micro_usd:
+            high = middle
+        else:
+            low = middle + 1
+    return low * state.slot_s if used(low) < use.limit_micro_usd else slots * state.slot_s
+
+
+_OF_KIND = {"spot": CapacityType.SPOT, "on-demand": CapacityType.ON_DEMAND}
 
 
 def _uses(state: SpendingState, options: SelectorOptions) -> Iterator[SpendUse]:

@@ -9,7 +9,8 @@ from spotline.application.allocation.allocate import allocate
 from spotline.application.allocation.messages import AllocateRequest, Alternative, JobTask
 from spotline.application.outlook.places import FuturePlace, Left
 from spotline.application.selector.egress import copy_micro_usd
-from spotline.application.selector.state import SelectorOptions, SelectorState
+from spotline.application.selector.options import SelectorOptions
+from spotline.application.selector.state import SelectorState
 from spotline.domain.events.forecast import ForecastIssued
 from spotline.domain.jobs.job import Job
 from spotline.domain.jobs.lot import Lot, holding_of

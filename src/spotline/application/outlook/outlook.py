@@ -33,8 +33,9 @@ from spotline.application.selector.offering_choice import (
     best_offering,
     other_offerings,
 )
+from spotline.application.selector.options import SelectorOptions
 from spotline.application.selector.rescuing import RescueRoom
-from spotline.application.selector.state import SelectorOptions, SelectorState
+from spotline.application.selector.state import SelectorState
 from spotline.application.selector.tables import taken_by
 from spotline.domain.events.market import SlotOpened
 from spotline.domain.forecasting.law_book import LawBook

@@ -14,8 +14,9 @@ from spotline.application.selector.job_run import JobRun
 from spotline.application.selector.leaving import NextHome, can_stay, way_out, way_to
 from spotline.application.selector.limiting import task_at_limit
 from spotline.application.selector.offered_money import task_under_own_caps, task_within_spending
+from spotline.application.selector.options import SelectorOptions
 from spotline.application.selector.rescuing import RescueRoom
-from spotline.application.selector.state import SelectorOptions, SelectorState
+from spotline.application.selector.state import SelectorState
 from spotline.application.selector.tenant_savings import tenant_weights
 from spotline.domain.jobs.lot import Lot
 from spotline.domain.market.named_law import NamedLaw

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 from spotline.application.selector.job_run import JobRun
 from spotline.application.selector.offered_money import Copy, no_room_for_copy
-from spotline.application.selector.state import SelectorOptions, SelectorState
+from spotline.application.selector.options import SelectorOptions
+from spotline.application.selector.state import SelectorState
 from spotline.domain.jobs.job import Job
 from spotline.domain.market.offering import Offering
 from spotline.domain.units import micro_usd_from_usd, usd_from_micro_usd

@@ -24,9 +24,10 @@ from spotline.application.selector.holding import (
 )
 from spotline.application.selector.job_run import JobRun, RunPhase
 from spotline.application.selector.job_table import JobTable
+from spotline.application.selector.options import SelectorOptions
 from spotline.application.selector.sampling import path_sampler
 from spotline.application.selector.spent import note_billed, note_ended, note_launched, note_spent
-from spotline.application.selector.state import SelectorOptions, SelectorState, SlotPhase
+from spotline.application.selector.state import SelectorState, SlotPhase
 from spotline.application.selector.stocking import open_stock
 from spotline.application.selector.tripping import note_health
 from spotline.application.slot_checks import check_slot, completed, slot_of

@@ -38,17 +38,13 @@ from spotline.application.selector.limiting import (
 )
 from spotline.application.selector.limits_set import options_in_force
 from spotline.application.selector.offering_choice import best_offering
+from spotline.application.selector.options import SelectorOptions
 from spotline.application.selector.parked_entries import frozen_by, unfrozen_by
 from spotline.application.selector.recomputing import recomputed_answer
 from spotline.application.selector.repricing import repriced, tables_repriced
 from spotline.application.selector.rescuing import RescueRoom
 from spotline.application.selector.spending import within_limits
-from spotline.application.selector.state import (
-    SelectorOptions,
-    SelectorState,
-    SlotPhase,
-    state_at_start,
-)
+from spotline.application.selector.state import SelectorState, SlotPhase, state_at_start
 from spotline.application.selector.tables import (
     tables_again,
     tables_wanted,

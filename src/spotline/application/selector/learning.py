@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from spotline.application.allocation.tasks import forecast_of
 from spotline.application.allocation.value_tables import terms_of
 from spotline.application.selector.job_run import JobRun
-from spotline.application.selector.state import SelectorOptions, SelectorState
+from spotline.application.selector.options import SelectorOptions
+from spotline.application.selector.state import SelectorState
 from spotline.domain.events.selection import PolicyWeight, PolicyWeightsUpdated
 from spotline.domain.jobs.job import Job
 from spotline.domain.jobs.program import JobProgram

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from spotline.application.selector.egress import copy_micro_usd, open_to
 from spotline.application.selector.job_run import JobRun
 from spotline.application.selector.offering_choice import has_room, leaves_for
-from spotline.application.selector.state import SelectorOptions, SelectorState
+from spotline.application.selector.options import SelectorOptions
+from spotline.application.selector.state import SelectorState
 from spotline.application.selector.tables import taken_by
 from spotline.domain.jobs.stay import ReservedStay, stay_on
 from spotline.domain.market.offering import Reservation

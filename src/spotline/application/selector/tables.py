@@ -8,7 +8,8 @@ from spotline.application.allocation.value_tables import same_table_of
 from spotline.application.selector.believing import homes_by
 from spotline.application.selector.job_run import JobRun, RunPhase
 from spotline.application.selector.offering_choice import other_offerings
-from spotline.application.selector.state import SelectorOptions, SelectorState
+from spotline.application.selector.options import SelectorOptions
+from spotline.application.selector.state import SelectorState
 from spotline.domain.events.event import Event
 from spotline.domain.events.knowledge import ThroughputReestimated
 from spotline.domain.events.law import ValueTableRequested

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import fields, replace
 
 from spotline.application.selector.handler import SelectHandler
-from spotline.application.selector.state import SelectorOptions, SelectorState
+from spotline.application.selector.options import SelectorOptions
+from spotline.application.selector.state import SelectorState
 from spotline.domain.jobs.job import Job
 from spotline.domain.policies.registry import policy_named
 from spotline.replay.closed_loop import no_digest, run_rule, telling_cloud

@@ -22,7 +22,7 @@ from spotline.adapters.grpc.allocator.client import JobClient
 from spotline.adapters.ledger.sql import SqlLedger
 from spotline.adapters.market.parquet import write_market
 from spotline.application.cloud_actuator.agreeing import AgreementRules
-from spotline.application.selector.state import SelectorOptions, where_uncounted
+from spotline.application.selector.options import SelectorOptions, where_uncounted
 from spotline.bootstrap.clouds import AWS, cloud_of
 from spotline.bootstrap.identity import IdentityAt
 from spotline.bootstrap.live import SILENT_AFTER_S, followed_market

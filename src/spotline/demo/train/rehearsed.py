@@ -9,7 +9,7 @@ from pathlib import Path
 
 from spotline.adapters.market.parquet import write_market
 from spotline.application.allocator.gang_facts import AgentTimes
-from spotline.application.selector.state import SelectorOptions
+from spotline.application.selector.options import SelectorOptions
 from spotline.demo.rehearsed.agents import agents_ahead
 from spotline.demo.rehearsed.process import credentials_of, rehearsed_aws
 from spotline.demo.rehearsed.run import Rehearsing, options_of

@@ -17,6 +17,7 @@ from spotline.domain.certificates.certificate import Foresight, worth_when_late
 from spotline.domain.certificates.relaxation import best_penalised
 from spotline.domain.jobs.accounting import lay_out
 from spotline.domain.jobs.program import Holding
+from spotline.domain.kernels import FloatArray
 from spotline.domain.market.law import IntArray, run_states
 from spotline.domain.policies.replay import SlotRecord
 from spotline.domain.solvers.configurations import all_configurations
@@ -77,9 +78,7 @@ def bound_on_met(
     place = {pair: terms.law.space.run_states + at for at, pair in enumerate(found)}
     like = [state for state, _ in found]
     counts = np.concatenate([foresight.spot_counts, _ints([count for _, count in found])])
-    run = terms.law.run_matrix()
-    chances = np.zeros((counts.size, counts.size))
-    chances[:, : run.shape[0]] = np.concatenate([run, run[like]])
+    chances = _chances(terms.law.run_matrix(), like)
     opening = np.concatenate([foresight.opening, foresight.opening[:, like]], axis=1)
     price_states = terms.law.space.price_states
     prices = np.repeat(_ints([record.spot_price for record in met])[:, None], price_states, axis=1)
@@ -121,6 +120,13 @@ def bound_on_met(
         luck_micro_usd=foresight.paid(states, _ints(levels), offered, holdings),
         exact=bool(exact),
     )
+
+
+def _chances(run: FloatArray, like: Sequence[int]) -> FloatArray:
+    """Where each state leads, and each that was met, which goes on as the state that it is like."""
+    chances = np.zeros((run.shape[0] + len(like),) * 2)
+    chances[:, : run.shape[0]] = np.concatenate([run, run[like]])
+    return chances
 
 
 def _ints(values: Sequence[object]) -> IntArray:

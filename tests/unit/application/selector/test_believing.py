@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from spotline.application.selector.state import SelectorOptions, where_uncounted
+from spotline.application.selector.options import SelectorOptions, where_uncounted
 from spotline.domain.beliefs.count_laws import LEVEL_STARTS
 from spotline.domain.events.allocation import AllocationAnswered, CallOutcome
 from spotline.domain.events.capacity import (

@@ -12,7 +12,7 @@ from spotline.application.cloud_actuator.messages import ApplyRevisionRequest
 from spotline.application.cloud_actuator.reporting import transfers
 from spotline.application.selector.egress import copy_micro_usd, held_back, open_to
 from spotline.application.selector.job_table import JobTable
-from spotline.application.selector.state import SelectorOptions
+from spotline.application.selector.options import SelectorOptions
 from spotline.contracts.build import event_of
 from spotline.domain.events.allocation import AllocationDecided
 from spotline.domain.events.capacity import (

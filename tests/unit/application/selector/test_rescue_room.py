@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from spotline.application.selector.state import SelectorOptions
+from spotline.application.selector.options import SelectorOptions
 from spotline.bench.fleet.jobs import CLASSES, fleet_jobs
 from spotline.domain.jobs.job import Deadline, DeadlineKind, Job
 from spotline.domain.market.market import OBSERVED, Market

@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spotline.application.selector.freezing import NO_EXEMPTION
+from spotline.application.selector.options import SelectorOptions
 from spotline.application.selector.spending import within_limits
-from spotline.application.selector.state import SelectorOptions, SlotPhase
+from spotline.application.selector.state import SlotPhase
 from spotline.domain.events.capacity import CostAccrued, ProvisioningCommanded
 from spotline.domain.events.lifecycle import JobAdvanced, JobClosed, JobOutcome
 from spotline.domain.events.limits import LimitAction, LimitKind, LimitReached, LimitSet

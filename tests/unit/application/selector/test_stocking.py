@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from spotline.application.market_ingest.handler import IngestHandler, IngestOptions
-from spotline.application.selector.state import SelectorOptions, SlotPhase, where_uncounted
+from spotline.application.selector.options import SelectorOptions, where_uncounted
+from spotline.application.selector.state import SlotPhase
 from spotline.domain.events.capacity import CapacityReported, LaunchRefused, RefusalClass
 from spotline.domain.events.lifecycle import JobSubmitted
 from spotline.domain.events.market import MarketOpened

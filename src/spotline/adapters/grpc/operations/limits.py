@@ -13,7 +13,7 @@ from spotline.api.v1 import operations_service_pb2 as pb
 from spotline.application.allocator.limit_setting import CannotSetLimit, limit_set
 from spotline.application.operations.messages import LimitNowSet, LimitsInForce, LimitWanted
 from spotline.application.operations.spending import limits_in_force
-from spotline.application.selector.state import SelectorOptions
+from spotline.application.selector.options import SelectorOptions
 from spotline.application.spec import derive_id
 from spotline.contracts.mapping import from_message
 from spotline.contracts.reasons import Reason

@@ -215,6 +215,7 @@ def _life(state: PageState, job_id: str, past: JobPast, names: Mapping[str, str]
         "marks": marks[-A_PAGE:],
         "marks_left_out": max(0, len(marks) - A_PAGE),
         "losses": past.losses[-A_PAGE:],
+        "done_at_end": {each.slot: each.progress_ppm for each in past.standings()},
         "glyphs": GLYPHS,
         "checkpoints": [mark for mark in marks if mark.kind.name in ("SAVED", "NOT_SAVED")][-20:],
     }

@@ -98,7 +98,12 @@ class JobsMaker:
         """What is known by now, to be filled in, and how many are still to come."""
         open_ids, expected = found.get("open_ids", ()), found.get("expected", {})
         waiting = sum(job_id not in expected for job_id in open_ids)
-        return {"open_ids": open_ids, "expected": expected, "waiting": waiting}
+        return {
+            "open_ids": open_ids,
+            "expected": expected,
+            "waiting": waiting,
+            "untold": sum(outlook is None for outlook in expected.values()),
+        }
 
 
 def _open_ids(listing: JobList) -> Sequence[str]:
