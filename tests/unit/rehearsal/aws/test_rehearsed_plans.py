@@ -1,5 +1,6 @@
 """Savings plans on the rehearsal's bill: by the hour, up to the commitment, the rest at list prices."""
 
+import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
@@ -67,6 +68,15 @@ def test_the_configuration_has_the_plan_beside_the_offerings_that_it_covers(tmp_
     ]
     assert {one.reservation for one in planned} == {PLAN}
     assert {one.launch_template_id for one in planned} == {rig.template(P4D)}
+
+
+def test_a_plan_with_two_rates_of_a_type_cannot_be_configured(tmp_path):
+    with rehearsed_ec2(tmp_path, made_market(reservation=PLAN)) as rig:
+        (plan,) = rig.world.places.plans
+        (account_id, _, kind) = next(iter(plan.prices))
+        plan.prices[account_id, "eu-west-1", kind] = 7
+        with pytest.raises(ValueError, match="one price of each type"):
+            write_config(rig.world, tmp_path / "c.yaml", tmp_path, "http://127.0.0.1:1", {})
 
 
 PLACE = ("1", "r", "t")

@@ -493,7 +493,11 @@ def test_the_scripted_account_is_consistent():
     [
         ({"disk_gb": 200}, [CheckOutcome.OK], ""),
         ({"disk_gb": 100}, [WARNING], "state disk_gb: 200 of the offering"),
-        (NO_DISKS, [WARNING], "state disk_gb: 200 and disk_usd_per_gb_month of the offering"),
+        (
+            NO_DISKS,
+            [WARNING],
+            "state disk_gb: 200 and disk_usd_per_gb_month: 0.08 (your region's price) of the offering",
+        ),
     ],
 )
 async def test_disks_that_bills_count_are_those_that_templates_make(stated, found, step):
@@ -502,6 +506,29 @@ async def test_disks_that_bills_count_are_those_that_templates_make(stated, foun
     of_disks = [check for check in checks if check.name == "costs" and "disks" in check.detail]
     assert [check.outcome for check in of_disks] == found
     assert of_disks[0].next_step == step
+
+
+async def test_disks_are_summed_over_image_and_template_and_priced_by_type():
+    """The root's size is the template's, its type the image's; one disk is left out, one added."""
+    image = [
+        {"DeviceName": "a", "Ebs": {"VolumeSize": 8, "VolumeType": "gp2"}},
+        {"DeviceName": "b", "Ebs": {"VolumeSize": 500, "VolumeType": "io2"}},
+    ]
+    made = [
+        {"DeviceName": "a", "Ebs": {"VolumeSize": 100}},
+        {"DeviceName": "b", "NoDevice": ""},
+        {"DeviceName": "c", "Ebs": {"VolumeSize": 300, "VolumeType": "st1"}},
+    ]
+    account = ScriptedAccount(
+        DescribeImages={"Images": [{"Architecture": "x86_64", "BlockDeviceMappings": image}]},
+        DescribeLaunchTemplateVersions=template(BlockDeviceMappings=made),
+    )
+    checks = await examined(account, of=settings(**NO_DISKS))
+
+    (told,) = [check for check in checks if check.name == "costs" and "disks" in check.detail]
+    # A quarter of it is gp2 at 0.10 USD, the rest st1 at 0.045 USD.
+    assert "disk_gb: 400 and disk_usd_per_gb_month: 0.05875 " in told.next_step
+    assert "(gp2, st1, list price of us-east-1)" in told.detail
 
 
 async def test_disks_of_an_unknown_template_are_left_open():

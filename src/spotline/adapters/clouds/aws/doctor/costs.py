@@ -6,6 +6,7 @@ decisions count disks as an offering states them.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,15 +24,24 @@ class TrafficPrices:
     """List prices in us-east-1, in USD, with where they are stated.
 
     NAT per gigabyte processed: https://aws.amazon.com/vpc/pricing/. Between zones per gigabyte and
-    direction: https://aws.amazon.com/ec2/pricing/on-demand/, Data Transfer. gp3 per gigabyte and
-    month: https://aws.amazon.com/ebs/pricing/.
+    direction: https://aws.amazon.com/ec2/pricing/on-demand/, Data Transfer.
     """
 
     nat_usd_per_gb: float = 0.045
     zone_usd_per_gb: float = 0.01
-    disk_usd_per_gb_month: float = 0.08
 
 
+# List prices in us-east-1, USD a gigabyte and month, by volume type, without what is provisioned beside:
+# https://aws.amazon.com/ebs/pricing/, as of 2026. What says no type is taken for gp3.
+DISK_USD_PER_GB_MONTH = {
+    "gp3": 0.08,
+    "gp2": 0.10,
+    "io1": 0.125,
+    "io2": 0.125,
+    "st1": 0.045,
+    "sc1": 0.015,
+    "standard": 0.05,
+}
 # Above this a launch should not pull its image through a NAT.
 _DEAR_USD = 0.25
 _PRICES = TrafficPrices()
@@ -112,11 +122,21 @@ def _disks(where: str, found: TemplateFacts, stated: Disks | None) -> CloudCheck
         )
     if found.disk_gb is None:
         return left_open("costs", where, "the size of its disks is not known")
-    usd = found.disk_gb * _PRICES.disk_usd_per_gb_month / HOURS_PER_MONTH
+    per_gb = disk_usd_per_gb_month(found.volumes)
+    usd = found.disk_gb * per_gb / HOURS_PER_MONTH
+    kinds = ", ".join(sorted(kind or "gp3" for kind in found.volumes))
     return warning(
         "costs",
         where,
-        f"disks of {found.disk_gb} GB cost {usd:.4f} USD an hour (gp3, list price of us-east-1), "
+        f"disks of {found.disk_gb} GB cost {usd:.4f} USD an hour ({kinds}, list price of us-east-1), "
         "and no bill, limit or decision counts them",
-        f"state disk_gb: {found.disk_gb} and disk_usd_per_gb_month of the offering",
+        f"state disk_gb: {found.disk_gb} and disk_usd_per_gb_month: {per_gb:.4g} (your region's price) "
+        "of the offering",
     )
+
+
+def disk_usd_per_gb_month(volumes: Mapping[str, int]) -> float:
+    """What a gigabyte of such disks costs a month on average, by the list; of unknown types as gp3."""
+    basic = DISK_USD_PER_GB_MONTH["gp3"]
+    usd = sum(gb * DISK_USD_PER_GB_MONTH.get(kind, basic) for kind, gb in volumes.items())
+    return usd / max(1, sum(volumes.values()))

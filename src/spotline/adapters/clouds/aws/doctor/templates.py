@@ -20,13 +20,15 @@ _NAME = "launch template"
 class TemplateFacts:
     """What is known of an offering's launch: the template's data, its subnet and its disks.
 
-    `disk_gb` is None where neither template nor image says it.
+    `disk_gb` is None where neither template nor image says it; `volumes` are gigabytes by volume type,
+    by "" where none is said.
     """
 
     data: Mapping[str, Any] = field(default_factory=dict)
     subnet_id: str = ""
     vpc_id: str = ""
     disk_gb: int | None = None
+    volumes: Mapping[str, int] = field(default_factory=dict)
     checks: list[CloudCheck] = field(default_factory=list)
 
 
@@ -181,7 +183,8 @@ async def _check_image(
                 "use an image of that architecture",
             )
         )
-    found.disk_gb = _disk_gb(image, found.data)
+    found.volumes = _volumes(image, found.data)
+    found.disk_gb = sum(found.volumes.values()) or None
 
 
 async def _check_subnet(look: Look, found: TemplateFacts, offering: AwsOffering) -> None:
@@ -228,15 +231,23 @@ def _subnet_of(data: Mapping[str, Any]) -> str:
     return next((str(each["SubnetId"]) for each in interfaces if each.get("SubnetId")), "")
 
 
-def _disk_gb(image: Mapping[str, Any], data: Mapping[str, Any]) -> int | None:
-    """Gigabytes of disks of one instance: the template's word counts before the image's."""
-    sizes: dict[str, int] = {}
+def _volumes(image: Mapping[str, Any], data: Mapping[str, Any]) -> dict[str, int]:
+    """Gigabytes of the disks of one instance, by type: the template's word counts before the image's."""
+    by_device: dict[str, dict[str, Any]] = {}
     mappings: Sequence[Mapping[str, Any]] = (
         *image.get("BlockDeviceMappings", ()),
         *data.get("BlockDeviceMappings", ()),
     )
     for mapping in mappings:
-        size = mapping.get("Ebs", {}).get("VolumeSize")
-        if size:
-            sizes[str(mapping.get("DeviceName"))] = int(size)
-    return sum(sizes.values()) if sizes else None
+        if "NoDevice" in mapping:
+            # The template leaves out a disk of the image.
+            by_device.pop(str(mapping.get("DeviceName")), None)
+            continue
+        said = {name: value for name, value in mapping.get("Ebs", {}).items() if value}
+        by_device.setdefault(str(mapping.get("DeviceName")), {}).update(said)
+    volumes: dict[str, int] = {}
+    for disk in by_device.values():
+        if disk.get("VolumeSize"):
+            kind = str(disk.get("VolumeType", ""))
+            volumes[kind] = volumes.get(kind, 0) + int(disk["VolumeSize"])
+    return volumes
