@@ -180,8 +180,10 @@ def test_what_takes_long_is_loaded_after_the_page(client: Client, job_ids: list[
             part = client.get(found.group(1)).text
             assert "hx-get" not in part
             assert ("the beginning is gone" in part) == (at == 0)
-            # Of a job that is over, what was expected as it began is drawn, and no more.
-            assert ("99.0 %" in part) == (at != 0 and "It is over" not in part)
+            assert ("99.0 %" in part) == (at != 0)
+            # Of a job that is over it is what was expected as it began, and is not said to be now.
+            assert ('id="expected-now"' in part) == (at != 0 and "It is over" not in part)
+            assert ('id="expected-as-it-began"' in part) == (at != 0 and "It is over" in part)
             assert bool(re.search("100 (sampled )?futures", part)) == (at != 0)
     assert loads
 

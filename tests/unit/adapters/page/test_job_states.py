@@ -160,7 +160,7 @@ def test_the_quote_stands_beside_what_is_not_known_now(state: PageState) -> None
 
     assert "97.0 %" in text
     assert "the fan is the quote" in text
-    assert "slowest of 10 futures" in text
+    assert "expected as it began, 1 in 10 has less" in text
 
 
 def test_what_an_owner_writes_is_escaped(state: PageState) -> None:
