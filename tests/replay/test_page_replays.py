@@ -84,7 +84,12 @@ def test_what_jobs_held_and_would_have_stands_side_by_side(log):
     for job in found.compared:
         assert job.slots[-1].cost_micro_usd == job.cost_micro_usd
         assert sum(slot.cost_micro_usd for slot in job.other_slots[-1:]) == job.other_cost_micro_usd
-        held = {lot.offering_id for slot in job.other_slots for lot in slot.lots if lot.spot + lot.on_demand}
+        held = {
+            lot.offering_id
+            for slot in job.other_slots
+            for lot in slot.lots
+            if lot.spot + lot.on_demand
+        }
         assert offering_id not in held
         assert [slot.slot for slot in job.slots] == sorted({slot.slot for slot in job.slots})
 

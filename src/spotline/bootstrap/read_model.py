@@ -191,6 +191,7 @@ def _site(
     stack.callback(desk.close)
     stack.callback(bench.close)
     about = LiveAbout(outlooks=asked.outlooks, system=asked.system, limits=asked.limits)
+    stack.callback(about.close)
     sources = PageSources(
         explainer=None if acting is None else AskedExplainer(acting),
         outlooks=None if acting is None else LiveOutlooks(acting),

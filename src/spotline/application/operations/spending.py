@@ -133,6 +133,40 @@ def limits_in_force(
     )
 
 
+def room_again_s(state: SpendingState, use: SpendUse) -> int | None:
+    """Seconds until less than a limit is used, if nothing more is spent; None: it has no such time.
+
+    What was spent leaves the time that a limit is about slot by slot, or bucket by bucket.
+    """
+    if use.limit_micro_usd is None or not state.slot_s or use.span not in SPANS_S:
+        return None
+    kinds = {
+        kind for kind in CapacityType if use.what not in _OF_KIND or _OF_KIND[use.what] is kind
+    }
+
+    def used(shift: int) -> int:
+        return sum(
+            cost
+            for (tenant, kind), cost in state.spent_in(
+                SPANS_S[use.span] - shift * state.slot_s
+            ).items()
+            if kind in kinds and use.tenant in ("", tenant)
+        )
+
+    slots = SPANS_S[use.span] // state.slot_s
+    low, high = 0, slots
+    while low < high:
+        middle = (low + high) // 2
+        if used(middle) < use.limit_micro_usd:
+            high = middle
+        else:
+            low = middle + 1
+    return low * state.slot_s if used(low) < use.limit_micro_usd else slots * state.slot_s
+
+
+_OF_KIND = {"spot": CapacityType.SPOT, "on-demand": CapacityType.ON_DEMAND}
+
+
 def _uses(state: SpendingState, options: SelectorOptions) -> Iterator[SpendUse]:
     spending = options.limits_on_spending
     spent = {span_s: state.spent_in(span_s) for span_s in SPANS_S.values()}

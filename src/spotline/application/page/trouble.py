@@ -9,21 +9,24 @@ from itertools import groupby
 
 from spotline.application.board.messages import JobFlag
 from spotline.application.operations.messages import SpendUse
-from spotline.application.operations.spending import limits_in_force
-from spotline.application.page.about import About
+from spotline.application.operations.spending import limits_in_force, room_again_s
+from spotline.application.page.about import NOTHING_KNOWN, About
 from spotline.application.page.fleet import LaunchRefusal
 from spotline.application.page.jobs import SeenJob
 from spotline.application.page.state import PageState
 from spotline.domain.limits.freezes import Freeze, FreezeScope
 from spotline.domain.limits.raised import LimitAt, LimitKind, limit_named
 from spotline.domain.limits.spending import SPANS_S
-from spotline.domain.units import NS_PER_S, PPM
+from spotline.domain.units import NS_PER_S, PPM, utc_iso
 
 HOUR_NS = 3_600 * NS_PER_S
 NEAR_PPM = 800_000
 """From which share of a limit on it is shown."""
 
 _STALE_SLOTS, _STALE_LEAST_S = 3, 900
+
+_MINUTE_NS = 60 * NS_PER_S
+_LATE = "on-demand alone would be"
 
 
 class TroubleKind(Enum):
@@ -93,10 +96,10 @@ def troubles(
         Whose things alone are told; empty: everybody's, and the system's own.
     """
     found = [
-        *_of_jobs(rows),
+        *_of_jobs(state, rows),
         *_freezes(state, tenant),
         *_notices(state, tenant),
-        *_stale(state),
+        *_stale(state, rows),
         *_set_aside(state),
         *_limits(state, rows, about, tenant),
         *_refused(state, tenant),
@@ -107,7 +110,16 @@ def troubles(
     return tuple(sorted(found, key=lambda trouble: order[trouble.kind]))
 
 
-def _of_jobs(rows: Sequence[SeenJob]) -> Iterator[TroubleFound]:
+def troubles_of_job(state: PageState, row: SeenJob) -> tuple[TroubleFound, ...]:
+    """What of a job needs a look, by the log alone."""
+    found = (
+        *_of_jobs(state, (row,)),
+        *_limits(state, (row,), NOTHING_KNOWN, row.status.job.tenant),
+    )
+    return tuple(trouble for trouble in found if trouble.path == f"/jobs/{row.job_id}")
+
+
+def _of_jobs(state: PageState, rows: Sequence[SeenJob]) -> Iterator[TroubleFound]:
     for row in rows:
         view, path = row.view, f"/jobs/{row.job_id}"
         if JobFlag.AT_RISK in view.flags:
@@ -116,8 +128,8 @@ def _of_jobs(rows: Sequence[SeenJob]) -> Iterator[TroubleFound]:
                 key=row.job_id,
                 what=row.name,
                 why=_why_at_risk(row),
-                next="see what it waits for; give it a later deadline, or on-demand now",
-                command=f"spotline update {row.job_id[:8]} --deadline ...",
+                next=_next_at_risk(state, row),
+                command=f"spotline update {row.job_id[:8]} --deadline {_makes_it(row) or '...'}",
                 path=path,
                 since_ns=view.since_ns,
             )
@@ -136,12 +148,33 @@ def _of_jobs(rows: Sequence[SeenJob]) -> Iterator[TroubleFound]:
 
 def _why_at_risk(row: SeenJob) -> str:
     view, said = row.view, []
-    if view.slack_s < 0:
+    if view.slack_s < 0 and _LATE not in view.why:
         hours = -view.slack_s / 3_600
-        said.append(f"on-demand alone, begun now, would be {hours:.1f} h late")
+        said.append(f"{_LATE} {hours:.1f} h late, begun now")
     if view.outlook is not None:
         said.append(f"{view.outlook.on_time_probability_ppm * 100 / PPM:.1f} % likely on time")
     return "; ".join((*said, view.why)) if view.why else "; ".join(said)
+
+
+def _makes_it(row: SeenJob) -> str:
+    """The deadline that on-demand alone would meet, begun now; empty: it meets that of now."""
+    if row.view.slack_s >= 0:
+        return ""
+    late_ns = -row.view.slack_s * NS_PER_S
+    at_ns = row.status.job.deadline.at_ns + late_ns
+    return utc_iso(-(-at_ns // _MINUTE_NS) * _MINUTE_NS)
+
+
+def _next_at_risk(state: PageState, row: SeenJob) -> str:
+    makes_it = _makes_it(row)
+    if not makes_it:
+        return "see what it waits for; give it a later deadline, or on-demand now"
+    past = row.status.job.deadline.at_ns <= state.now_ns
+    return (
+        f"{'its deadline has passed' if past else 'nothing but spot can make it'}: on-demand alone, "
+        f"begun now, meets {makes_it} at the earliest; give it that deadline or a later one, or let it "
+        "end late"
+    )
 
 
 def _freezes(state: PageState, tenant: str) -> Iterator[TroubleFound]:
@@ -196,7 +229,7 @@ def _notices(state: PageState, tenant: str) -> Iterator[TroubleFound]:
         )
 
 
-def _stale(state: PageState) -> Iterator[TroubleFound]:
+def _stale(state: PageState, rows: Sequence[SeenJob]) -> Iterator[TroubleFound]:
     opened = state.jobs.recent.opened
     if opened is None:
         return
@@ -206,6 +239,10 @@ def _stale(state: PageState) -> Iterator[TroubleFound]:
     for quoted in opened.quotes:
         account = accounts.get(quoted.quote.offering_id, "no account")
         ages.setdefault(account, []).append(quoted.age_s)
+    holding: dict[str, list[str]] = {}
+    for row in rows:
+        for account in sorted({accounts.get(lot.offering_id, "") for lot in row.view.held}):
+            holding.setdefault(account, []).append(row.name)
     for account, of_account in sorted(ages.items()):
         old = [age_s for age_s in of_account if age_s > oldest_s]
         if old:
@@ -215,8 +252,11 @@ def _stale(state: PageState) -> Iterator[TroubleFound]:
                 key=account,
                 what=account,
                 why=f"{len(old)} of {len(of_account)} quotes are older than {oldest_s // 60} min, "
-                f"the oldest {max(old) / 3_600:.1f} h" + ("; the whole feed is silent" * dead),
-                next="see whether the provider answers, and its credentials",
+                f"the oldest {max(old) / 3_600:.1f} h"
+                + ("; the whole feed is silent" * dead)
+                + f"; {_listed(holding.get(account, ()), 'holds something there', 'hold something there')}",
+                next="see whether the provider answers, and its credentials; until it does, jobs there "
+                "are decided by the last quotes, and keep what they hold",
                 command="spotline status",
                 path="/market",
                 since_ns=opened.ts_event_ns - max(old) * NS_PER_S,
@@ -272,19 +312,29 @@ def _limits(
                 command=f"spotline update {row.job_id[:8]} --budget-usd ...",
                 path=f"/jobs/{row.job_id}",
             )
+    waiting: dict[LimitAt, list[str]] = {}
+    for job_id, reached in sorted(at_limit.items()):
+        shared = limit_named(reached.limit, reached.tenant)
+        if shared is not None and job_id in names:
+            waiting.setdefault(shared, []).append(names[job_id])
     for use in spend_uses(state, about):
         used_ppm = _share_ppm(use.used_micro_usd, use.limit_micro_usd)
         if used_ppm >= NEAR_PPM and (not tenant or use.tenant == tenant):
-            whose = use.tenant or use.what
+            whose, at = use.tenant or use.what, _limit_of(use)
             yield TroubleFound(
                 kind=TroubleKind.LIMIT_NEAR,
                 key=f"{use.what}-{use.tenant}-{use.span}",
                 what=f"{whose}, a {use.span}",
                 why=f"${use.used_micro_usd / 1e6:,.2f} of "
                 f"${(use.limit_micro_usd or 0) / 1e6:,.2f} a {use.span} is spent "
-                f"({used_ppm * 100 // PPM} %)",
+                f"({used_ppm * 100 // PPM} %){_room_again(state, use)}"
+                + (
+                    f"; {_listed(waiting[at], 'waits for it', 'wait for it')}"
+                    if at in waiting
+                    else ""
+                ),
                 next="raise the limit where this is meant; nothing is bought beyond it",
-                command=_limit_of(use).command,
+                command=at.command,
                 path="/money",
             )
 
@@ -298,6 +348,28 @@ def spend_uses(state: PageState, about: About) -> tuple[SpendUse, ...]:
     jobs = state.jobs
     held = jobs.held_in_pools()
     return limits_in_force(jobs.spending, about.selector, state.clock(), held).uses
+
+
+def _listed(names: Sequence[str], one: str, several: str) -> str:
+    """How many jobs do something, and which."""
+    if not names:
+        return f"no job {one}"
+    said = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    return (
+        f"{len(names)} job{'s' * (len(names) != 1)} {one if len(names) == 1 else several}: {said}"
+    )
+
+
+def _hours(seconds: int) -> str:
+    return f"{seconds / 3_600:.1f} h"
+
+
+def _room_again(state: PageState, use: SpendUse) -> str:
+    """When a limit that is used up leaves room, if nothing more is spent; empty where it has some."""
+    wait_s = room_again_s(state.jobs.spending, use)
+    if not wait_s:
+        return ""
+    return f"; used up: {_hours(wait_s)} until it has room again, if nothing more is spent"
 
 
 def _limit_of(use: SpendUse) -> LimitAt:

@@ -17,6 +17,7 @@ from spotline.domain.certificates.certificate import Foresight, worth_when_late
 from spotline.domain.certificates.relaxation import best_penalised
 from spotline.domain.jobs.accounting import lay_out
 from spotline.domain.jobs.program import Holding
+from spotline.domain.kernels import FloatArray
 from spotline.domain.market.law import IntArray, run_states
 from spotline.domain.policies.replay import SlotRecord
 from spotline.domain.solvers.configurations import all_configurations

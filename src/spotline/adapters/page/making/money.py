@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from spotline.adapters.page.app import Model
@@ -15,6 +15,7 @@ from spotline.application.operations.messages import LimitsInForce, SpendUse
 from spotline.application.operations.spending import limits_in_force
 from spotline.application.page.about import NOTHING_KNOWN, About
 from spotline.application.page.money import BilledCharge
+from spotline.application.page.months import month_spend
 from spotline.application.page.spend import (
     BY,
     ChargeFilter,
@@ -79,6 +80,7 @@ def money_page(state: PageState, asked: PageAsked, found: Model) -> Model:
         "idle": idle,
         "idle_micro_usd": sum(row.idle_micro_usd for row in idle),
         "chart": _chart(state, cumulated(charges, steps)),
+        "month": month_spend(state, _of_tenant(state, wanted.tenant)),
         "limits": limits,
         "most_uses": _MOST_SHOWN,
         "uses": _uses(limits or _limits(state, SelectorOptions()), asked.tenant),
@@ -192,6 +194,10 @@ def _chart(state: PageState, points: Sequence[Cumulated]) -> TimeChart:
             ),
         ],
     )
+
+
+def _of_tenant(state: PageState, tenant: str) -> Iterator[BilledCharge]:
+    return (each for each in state.money.charges() if tenant in ("", each.tenant))
 
 
 def _limits(state: PageState, options: SelectorOptions) -> LimitsInForce:
