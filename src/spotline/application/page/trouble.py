@@ -59,7 +59,8 @@ class TroubleFound:
 
     `what` says what it is about, `path` is that thing's page (empty: none), `why` what is known of
     it, `next` what to do; `command` is the command that does it, empty for none. `ends_ns` is when
-    it ends by itself, `since_ns` since when it is so, both of market time (0: not known).
+    it ends by itself, `since_ns` since when it is so, both of market time (0: not known). `tenant` is
+    whose job or limit it is, empty for none's; `silent` says of a feed that nothing of it is new.
     """
 
     kind: TroubleKind
@@ -71,6 +72,8 @@ class TroubleFound:
     command: str = ""
     since_ns: int = 0
     ends_ns: int = 0
+    tenant: str = ""
+    silent: bool = False
 
     @property
     def bad(self) -> bool:
@@ -91,18 +94,25 @@ def troubles(
         Whose things alone are told; empty: everybody's, and the system's own.
     """
     found = [
-        *_of_jobs(rows),
+        *troubles_of_jobs(state, rows, about, tenant),
         *_freezes(state, tenant),
         *_notices(state, tenant),
-        *_stale(state),
         *_set_aside(state),
-        *_limits(state, rows, about, tenant),
         *_refused(state, tenant),
     ]
     if not tenant:
         found += [*_disagreements(state), *_orphans(state), *_parked(state)]
     order = {kind: place for place, kind in enumerate(TroubleKind)}
     return tuple(sorted(found, key=lambda trouble: order[trouble.kind]))
+
+
+def troubles_of_jobs(
+    state: PageState, rows: Sequence[SeenJob], about: About, tenant: str = ""
+) -> Iterator[TroubleFound]:
+    """What jobs, quotes and limits alone say, of `state.jobs`; parameters as of `troubles`."""
+    yield from _of_jobs(rows)
+    yield from _stale(state)
+    yield from _limits(state, rows, about, tenant)
 
 
 def _of_jobs(rows: Sequence[SeenJob]) -> Iterator[TroubleFound]:
@@ -118,6 +128,7 @@ def _of_jobs(rows: Sequence[SeenJob]) -> Iterator[TroubleFound]:
                 command=f"spotline update {row.job_id[:8]} --deadline ...",
                 path=path,
                 since_ns=view.since_ns,
+                tenant=row.status.job.tenant,
             )
         if JobFlag.STALLED in view.flags:
             yield TroubleFound(
@@ -129,6 +140,7 @@ def _of_jobs(rows: Sequence[SeenJob]) -> Iterator[TroubleFound]:
                 command=f"spotline cancel {row.job_id[:8]}",
                 path=path,
                 since_ns=view.last_report_ns or view.since_ns,
+                tenant=row.status.job.tenant,
             )
 
 
@@ -218,6 +230,7 @@ def _stale(state: PageState) -> Iterator[TroubleFound]:
                 command="spotline status",
                 path="/market",
                 since_ns=opened.ts_event_ns - max(old) * NS_PER_S,
+                silent=dead,
             )
 
 
@@ -237,19 +250,20 @@ def _set_aside(state: PageState) -> Iterator[TroubleFound]:
 def _limits(
     state: PageState, rows: Sequence[SeenJob], about: About, tenant: str
 ) -> Iterator[TroubleFound]:
-    names = {row.job_id: row.name for row in rows}
+    named = {row.job_id: row for row in rows}
     at_limit = state.jobs.spending.at_limit
-    for job_id in sorted(at_limit.keys() & names.keys()):
+    for job_id in sorted(at_limit.keys() & named.keys()):
         reached = at_limit[job_id]
         yield TroubleFound(
             kind=TroubleKind.AT_LIMIT,
             key=job_id,
-            what=names[job_id],
+            what=named[job_id].name,
             why=f"{reached.limit}: {reached.action.value.replace('_', ' ')}. {reached.detail}".strip(),
             next="raise its budget or its value, or let it end",
             command=f"spotline update {job_id[:8]} --budget-usd ...",
             path=f"/jobs/{job_id}",
             ends_ns=reached.until_ns,
+            tenant=named[job_id].status.job.tenant,
         )
     for row in rows:
         money = row.view.money
@@ -264,6 +278,7 @@ def _limits(
                 next="raise its budget before it stops",
                 command=f"spotline update {row.job_id[:8]} --budget-usd ...",
                 path=f"/jobs/{row.job_id}",
+                tenant=row.status.job.tenant,
             )
     for use in spend_uses(state, about):
         used_ppm = _share_ppm(use.used_micro_usd, use.limit_micro_usd)
@@ -279,6 +294,7 @@ def _limits(
                 next="raise the limit where this is meant; nothing is bought beyond it",
                 command="spotline limits show",
                 path="/money",
+                tenant=use.tenant,
             )
 
 

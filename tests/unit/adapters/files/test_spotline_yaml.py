@@ -290,5 +290,6 @@ def test_nothing_of_the_file_is_without_a_place() -> None:
     """Each field is a key of the table, or one of those that are read as a whole."""
     top = {key.partition(".")[0] for key, _ in keys()}
 
-    assert set(ConfigPart.model_fields) == top | {"overrides", "reservations", "limits", "clouds"}
+    whole = {"overrides", "reservations", "limits", "notify", "clouds"}
+    assert set(ConfigPart.model_fields) == top | whole
     assert path_of(("clouds", "moon")) == "clouds.moon"
