@@ -14,7 +14,7 @@ from pathlib import Path
 
 import structlog
 
-from spotline.adapters.notify.delivering import Delivery
+from spotline.adapters.notify.delivering import AlertDelivery
 from spotline.adapters.notify.outbox import OUTBOX_FILE, Outbox
 from spotline.adapters.page.desk import yield_to_others
 from spotline.adapters.store_file import read_identity
@@ -85,17 +85,17 @@ async def _follow(told: Notifying) -> None:
     source = "" if identity is None else identity.installation.installation_id
     fold = AlertFold(source, About(selector=told.selector))
     with closing(Outbox(told.store / OUTBOX_FILE)) as outbox:
-        delivery = Delivery(outbox, told.targets)
+        delivery = AlertDelivery(outbox, told.targets)
         async with (
             open_stream(told.bus, name=_READER) as (_, stream),
             asyncio.TaskGroup() as tasks,
         ):
             tasks.create_task(delivery.run(), name="deliver")
-            await followed(stream, fold, delivery)
+            await followed(stream, fold, delivery, poll_s=_POLL_S)
 
 
 async def followed(
-    stream: EventStream, fold: AlertFold, delivery: Delivery, *, poll_s: float = _POLL_S
+    stream: EventStream, fold: AlertFold, delivery: AlertDelivery, *, poll_s: float
 ) -> None:
     """Fold a log from its beginning on, and put what it shows into the outbox, until cancelled.
 

@@ -38,7 +38,7 @@ def pause_s(tries: int, dice: random.Random) -> float:
 
 
 @dataclass(slots=True)
-class Delivery:
+class AlertDelivery:
     """Puts alerts into the outbox, and sends them while `run` runs.
 
     Parameters
