@@ -16,6 +16,7 @@ TIMEOUT_S = 15.0
 """From the first packet to the last header of the answer."""
 
 _MOST_HEADERS = 1 << 16
+_LONGEST_URL = 1_000
 _STATUS = re.compile(rb"HTTP/1\.[01] (?P<status>[1-5][0-9]{2})(?: |\r|$)")
 _UNPRINTABLE = re.compile(r"[^!-~]")
 
@@ -39,6 +40,8 @@ class Answer:
 
 def check_url(url: str, *, insecure: bool = False) -> str:
     """What is wrong with a URL to post to, empty for nothing: as `expected ...`, without the URL."""
+    if len(url) > _LONGEST_URL:
+        return f"a URL of at most {_LONGEST_URL:,} characters"
     try:
         parts = urlsplit(url)
         port = parts.port

@@ -310,6 +310,7 @@ async def test_pauses_grow_to_an_hour_and_differ():
         ("https://example.com:0/x", False, False),
         ("https://example.com:99999/x", False, False),
         ("https:///x", False, False),
+        ("https://example.com/" + "x" * 1_000, False, False),
         ("https://example.com/a b", False, False),
         ("https://example.com/\r\nX: y", False, False),
     ],
