@@ -19,9 +19,10 @@ wheel=$(ls "$scratch"/dist/spotline-*.whl)
 echo "built $(basename "$wheel"), $(du -k "$wheel" | cut -f1) KiB"
 
 "${PYTHON:-python3}" -m venv "$scratch/venv"
-"$scratch/venv/bin/python" -m pip install --quiet --require-hashes --only-binary :all: \
+# It is called once: what is not imported need not be compiled.
+"$scratch/venv/bin/python" -m pip install --quiet --no-compile --require-hashes --only-binary :all: \
     -r requirements/runtime.txt
-"$scratch/venv/bin/python" -m pip install --quiet --no-deps "$wheel"
+"$scratch/venv/bin/python" -m pip install --quiet --no-compile --no-deps "$wheel"
 "$scratch/venv/bin/python" -m pip check
 mkdir "$scratch/app"
 cp -r services "$scratch/app/"

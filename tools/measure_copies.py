@@ -17,7 +17,7 @@ from spotline.application.forecaster.handler import ForecastHandler
 from spotline.application.market_ingest.handler import IngestHandler, IngestOptions
 from spotline.application.rollback import MOST_EVENTS, Copying, Rollback
 from spotline.application.selector.handler import ALLOCATE_CALL, SelectHandler
-from spotline.application.selector.state import SelectorOptions
+from spotline.application.selector.options import SelectorOptions
 from spotline.application.turn import Turns
 from spotline.contracts.mapping import digest
 from spotline.domain.events.lifecycle import JobSubmitted

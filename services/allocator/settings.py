@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field
 from spotline.adapters.agents.identity_documents import DocumentRules
 from spotline.application.allocation.on_demand_quote import DEFAULT_QUOTE_MARGIN
 from spotline.application.allocator.gang_facts import AgentTimes
-from spotline.application.selector.state import SelectorOptions
+from spotline.application.selector.options import SelectorOptions
 from spotline.bootstrap.agents import AgentsAt
 from spotline.bootstrap.clouds import SIMULATED
 from spotline.bootstrap.explaining import SELECTOR_VARIABLES, SERVED, CloudName, served_options

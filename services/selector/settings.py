@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import BeforeValidator, Field
 
 from spotline.adapters.nats.configured import DECISIONS_KEPT
-from spotline.application.selector.state import SelectorOptions
+from spotline.application.selector.options import SelectorOptions
 from spotline.bootstrap.clouds import SIMULATED
 from spotline.bootstrap.explaining import SELECTOR_VARIABLES, SERVED, CloudName, served_options
 from spotline.runtime.settings import ServiceSettings

@@ -11,7 +11,7 @@ import pytest
 
 from spotline.adapters.clouds.simulated.faults import SimulatedCloudSettings
 from spotline.application.selector.handler import SelectHandler
-from spotline.application.selector.state import SelectorOptions
+from spotline.application.selector.options import SelectorOptions
 from spotline.application.spec import Context
 from spotline.contracts.mapping import digest
 from spotline.domain.events.capacity import (

@@ -101,6 +101,7 @@ ANSWERS = {
         ]
     },
     "DescribeRouteTables": {"RouteTables": []},
+    "LookupEvents": {"Events": []},
     "GetServiceQuota": {"Quota": {"Value": 64.0}},
     "GetQueueAttributes": {
         "Attributes": {

@@ -72,9 +72,17 @@ class AwsActuator:
     """Feeds what a log would, and performs what follows until it is done, through every death."""
 
     def __init__(
-        self, folder: Path, *, weather: Weather | None = None, fail_share: float = 0, seed: int = 0
+        self,
+        folder: Path,
+        *,
+        weather: Weather | None = None,
+        fail_share: float = 0,
+        seed: int = 0,
+        ahead_s: int = 0,
     ) -> None:
-        self.folder = folder
+        """`ahead_s` is what the actuator's clock is ahead of AWS's."""
+        self.folder, self.ahead_s = folder, ahead_s
+        self.performed: list[tuple[Any, tuple[Event, ...]]] = []
         self.aws = RehearsedAws(folder / "rehearsal", weather, fail_share=fail_share, seed=seed)
         self.kill = KillSwitch()
         self.memory = LedgerMemory()
@@ -89,14 +97,18 @@ class AwsActuator:
     def open(self) -> None:
         """Start the actuator as another process."""
         api = MortalApi(self.aws.api, self.kill)
-        cloud = AwsCloud(self.folder / "aws.sqlite", self.aws.settings, api, self.aws)
+        cloud = AwsCloud(self.folder / "aws.sqlite", self.aws.settings, api, self)
         self._clouds.append(cloud)
         self.ledger = MemoryLedger(self.memory, OWNER)
         self.actuation = CloudActuation(
             cloud,
             Mortal(self.ledger, self.kill, ("write_intents", "record")),
-            ActuationOptions(clock=self.aws, agreement=REAPS_AT_ONCE),
+            ActuationOptions(clock=self, agreement=REAPS_AT_ONCE),
         )
+
+    def now_ns(self) -> int:
+        """The actuator's own clock."""
+        return self.aws.now_ns() + self.ahead_s * NS_PER_S
 
     def close(self) -> None:
         for cloud in self._clouds:
@@ -170,6 +182,7 @@ class AwsActuator:
             except Killed:
                 self._die()
                 await self.start()
+        self.performed.append((call, answers))
         self.published += answers
         for answer in answers:
             if isinstance(answer, SPEC.consumes):

@@ -27,6 +27,7 @@ from spotline.adapters.market.parquet import write_market
 from spotline.domain.market.market import OBSERVED, UNKNOWN, Market
 from spotline.domain.market.offering import Offering
 from spotline.domain.units import NS_PER_S
+from spotline.rehearsal.aws.cloud_trail import CloudTrail
 from spotline.rehearsal.aws.ec2.resources import template_of
 from spotline.rehearsal.aws.ec2.service import Ec2
 from spotline.rehearsal.aws.events import EventBridge, envelope
@@ -240,7 +241,8 @@ class RehearsedAws:
             stand_up_queue(self.sqs, bridge, account.account_id, REGION)
             arn = f"arn:aws:sqs:{REGION}:{account.account_id}:{QUEUE}"
             queues[account.name] = self.sqs.by_arn(arn)
-        for service in (self.ec2, self.queues, bridge, ServiceQuotas(self.world.quotas)):
+        quotas, self.trail = ServiceQuotas(self.world.quotas), Interposed(CloudTrail(self.world))
+        for service in (self.ec2, self.queues, bridge, quotas, self.trail):
             self._server.services.add(service)
         self._server.meet(self.world)
         return queues

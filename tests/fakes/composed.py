@@ -12,7 +12,7 @@ from spotline.adapters.grpc.allocator.client import JobClient
 from spotline.adapters.ledger.opening import ledger_url
 from spotline.adapters.nats.stream import NatsEventStream
 from spotline.application.market_ingest.handler import IngestOptions
-from spotline.application.selector.state import SelectorOptions
+from spotline.application.selector.options import SelectorOptions
 from spotline.application.spec import Handler, Timer
 from spotline.bootstrap.clouds import ChosenCloud, chosen_cloud
 from spotline.bootstrap.followers import (

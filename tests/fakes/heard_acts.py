@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from spotline.application.allocator.messages import PlanAnswer, SubmissionReceipt
-from spotline.application.operations.messages import Paused
+from spotline.application.operations.messages import LimitNowSet, LimitsInForce, Paused, SpendUse
+from spotline.domain.events.limits import LimitSet
 from spotline.domain.jobs.job import Job
 from spotline.domain.limits.freezes import Freeze, FreezeReason
 
@@ -67,3 +68,27 @@ class HeardActs:
                 detail=pause.detail,
             )
         )
+
+    async def limits(self) -> LimitsInForce:
+        use = SpendUse(
+            what="tenant",
+            tenant="research",
+            span="day",
+            used_micro_usd=390_000_000,
+            limit_micro_usd=400_000_000,
+        )
+        return LimitsInForce(jobs_judged=True, uses=(use,))
+
+    async def set_limit(self, wanted: Any) -> LimitNowSet:
+        self._hear("set_limit", wanted)
+        event = LimitSet(
+            kind=wanted.kind,
+            key=wanted.key,
+            span_s=wanted.span_s,
+            stated=400_000_000,
+            most=wanted.most,
+            before=400_000_000,
+            by="operator",
+            reason=wanted.reason,
+        )
+        return LimitNowSet(set=event)

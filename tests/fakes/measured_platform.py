@@ -15,7 +15,7 @@ from spotline.application.allocator.handler import JobsHandler
 from spotline.application.configurator.monitoring import MONITORED, MonitoringState, fold, follows
 from spotline.application.market_ingest.handler import IngestHandler, IngestOptions
 from spotline.application.selector.handler import ALLOCATE_CALL, SelectHandler
-from spotline.application.selector.state import SelectorOptions
+from spotline.application.selector.options import SelectorOptions
 from spotline.application.spec import Context, Handler, Outcome, Spec, Timer
 from spotline.contracts.envelope import StoredEntry
 from spotline.contracts.mapping import digest

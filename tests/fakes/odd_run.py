@@ -17,7 +17,7 @@ from spotline.application.market_ingest.handler import IngestHandler, IngestOpti
 from spotline.application.placer.handler import PlaceHandler
 from spotline.application.read_model.handler import ReadModelHandler
 from spotline.application.selector.handler import ALLOCATE_CALL, SelectHandler
-from spotline.application.selector.state import SelectorOptions
+from spotline.application.selector.options import SelectorOptions
 from spotline.application.spec import Call
 from spotline.contracts.build import event_of
 from spotline.contracts.envelope import StoredEntry

@@ -18,7 +18,7 @@ from spotline.adapters.web.fold_views import FoldViews
 from spotline.adapters.web.guarding import FORM, WebFigures, WebLimits
 from spotline.adapters.web.identity import WebDoor
 from spotline.adapters.web.serving import WebServer
-from spotline.application.identity.ports import Authenticator
+from spotline.application.identity.ports import AuditTrail, Authenticator
 from spotline.application.page.applied import applied
 from spotline.contracts.build import envelope_for
 from spotline.domain.events.event import Event
@@ -108,12 +108,13 @@ async def running_site(
     authenticator: Authenticator | None = None,
     limits: WebLimits | None = None,
     prepare: Callable[[PageSite], None] = lambda site: None,
+    trail: AuditTrail | None = None,
     **parts: Any,
 ) -> AsyncIterator[RunningSite]:
     """A server of views and pages on a free loopback port, until the block is left."""
     figures, desk, views = WebFigures(), PageDesk(), FoldViews()
     limits = limits or WebLimits()
-    door = WebDoor(authenticator, figures.denials)
+    door = WebDoor(authenticator, figures.denials, trail=trail)
     site = PageSite(
         desk,
         PAGES,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 from spotline.adapters.eventlog.manifest import Manifest, environment
@@ -80,9 +81,14 @@ def play(
 
 
 def small_run() -> list[StoredEntry]:
-    """Four jobs over a day and a half."""
+    """Four jobs over a day and a half; run once in a process."""
+    return list(_small_run())
+
+
+@cache
+def _small_run() -> tuple[StoredEntry, ...]:
     market = small_market()
-    return recorded_run(market, generated_jobs(market, 4, 5))
+    return tuple(recorded_run(market, generated_jobs(market, 4, 5)))
 
 
 def manifest_of(log: Sequence[StoredEntry]) -> Manifest:

@@ -10,7 +10,8 @@ from spotline.application.allocation.messages import AllocateRequest
 from spotline.application.market_ingest.handler import IngestHandler, IngestOptions
 from spotline.application.selector.handler import SelectHandler
 from spotline.application.selector.job_run import JobRun
-from spotline.application.selector.state import SelectorOptions, SelectorState
+from spotline.application.selector.options import SelectorOptions
+from spotline.application.selector.state import SelectorState
 from spotline.application.spec import Context
 from spotline.contracts.mapping import digest
 from spotline.domain.events.allocation import AllocationAnswered, CallOutcome

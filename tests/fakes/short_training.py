@@ -11,7 +11,7 @@ import numpy as np
 
 from spotline.adapters.eventlog.reader import EventLogReader
 from spotline.application.allocator.gang_facts import AgentTimes
-from spotline.application.selector.state import SelectorOptions
+from spotline.application.selector.options import SelectorOptions
 from spotline.bootstrap.clouds import chosen_cloud
 from spotline.bootstrap.pace import MarketPace
 from spotline.bootstrap.system import SystemOptions

@@ -12,7 +12,7 @@ from pathlib import Path
 from spotline.adapters.grpc.allocator.client import JobClient
 from spotline.adapters.ledger.opening import ledger_url
 from spotline.adapters.ledger.sql import SqlLedger
-from spotline.application.selector.state import SelectorOptions
+from spotline.application.selector.options import SelectorOptions
 from spotline.bootstrap.identity import IdentityAt
 from spotline.bootstrap.parts import open_stream
 from spotline.bootstrap.system import LEDGER_OWNER, RunningSystem, SystemOptions, running_system

@@ -58,7 +58,10 @@ async def test_killed_at_any_call_nothing_is_bought_twice_and_nothing_is_left(
 async def test_what_was_pending_as_it_was_ended_is_settled_at_its_minimum_at_most(
     tmp_path: Path,
 ) -> None:
-    """The answer that said so is lost with the process; the ledger is above the bill, never below."""
+    """The answer that said so is lost with the process, and the event history may not be read.
+
+    The ledger is above the bill, never below. With the history it is the bill: `test_aws_lost_ends.py`.
+    """
     minute_micro_usd = 10_000_000 * 60 // 3600
 
     async with aws_processes(tmp_path, market(), OFFERING_ID, speed=1.0) as run:
@@ -66,6 +69,8 @@ async def test_what_was_pending_as_it_was_ended_is_settled_at_its_minimum_at_mos
         await asyncio.wait_for(run.log.begin(), 60)
         await run.log.decided(1, 0)
         (launched,) = await run.instances()
+        denied = "AccessDeniedException"
+        await run.control("fail", operation="LookupEvents", code=denied, times=100)
 
         met = await run.killed_at("TerminateInstances", "after", 0, lambda: run.log.decided(0, 0))
 

@@ -13,7 +13,7 @@ import nats
 import pytest
 import pytest_asyncio
 
-from spotline.application.selector.state import SelectorOptions
+from spotline.application.selector.options import SelectorOptions
 from spotline.contracts.build import is_dead_letter
 from spotline.contracts.subjects import EVENT_TYPES, filter_of
 from spotline.domain.events.allocation import AllocationDecided

@@ -174,7 +174,7 @@ async def test_an_event_that_may_not_be_published_is_not_stored_and_says_so(tmp_
         guarded_bus(tmp_path) as bus,
         bus.address.connection("placer") as connection,
     ):
-        stream = NatsEventStream(connection, publish_timeout_s=0.5)
+        stream = NatsEventStream(connection, publish_timeout_s=2.0)
         with pytest.raises(ProviderUnavailable, match="permissions violation"):
             await stream.publish([envelope(overdue(1), source="selector")])
         assert await stream.last_seq() == 0

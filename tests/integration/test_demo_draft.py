@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from spotline.adapters.eventlog.reader import EventLogReader
-from spotline.application.selector.state import SelectorOptions
+from spotline.application.selector.options import SelectorOptions
 from spotline.bootstrap.system import SystemOptions
 from spotline.demo.run import DemoRun, run_demo
 from spotline.domain.events.allocation import AllocationDecided

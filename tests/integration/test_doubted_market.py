@@ -15,7 +15,7 @@ from spotline.adapters.grpc.allocator.client import JobClient
 from spotline.adapters.ledger.opening import ledger_url
 from spotline.adapters.ledger.sql import SqlLedger
 from spotline.application.market_ingest.handler import IngestOptions
-from spotline.application.selector.state import SelectorOptions
+from spotline.application.selector.options import SelectorOptions
 from spotline.bootstrap.parts import open_stream
 from spotline.bootstrap.system import RunningSystem, SystemOptions, running_system
 from spotline.contracts.batch import unpacked

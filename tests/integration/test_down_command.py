@@ -24,8 +24,9 @@ pytestmark = pytest.mark.integration
 SPOTLINE = (sys.executable, "-c", "from spotline.cli.main import app; app()")
 JOB = {
     "tenant": "research",
-    "work": {"amount": 400, "unit": "instance_hours"},
-    "deadline": {"soft": "2026-02-15T18:00:00Z", "worthless_after": "2026-03-01T18:00:00Z"},
+    # A minute and a half of work at two slots a second; a plan of weeks would take a minute itself.
+    "work": {"amount": 160, "unit": "instance_hours"},
+    "deadline": {"soft": "2026-01-06T00:00:00Z", "worthless_after": "2026-01-07T00:00:00Z"},
     "value_usd": 90000,
     "instances": {"min": 2, "max": 2},
     "throughput": {"*": {"alpha_per_hour": 1}},
@@ -53,7 +54,7 @@ async def eventually_known(spotline: AsyncClient) -> None:
 
 async def started_up(folder: Path) -> asyncio.subprocess.Process:
     """Start `spotline up` on a market of the folder, on ports of its own."""
-    market = generate("mixed", seed=11, slots=3000, slot_s=1800, start_ns=START_NS)
+    market = generate("mixed", seed=11, slots=300, slot_s=1800, start_ns=START_NS)
     # The same in every slot: the job holds as much whenever it is that the system ends.
     market = replace(
         market,
@@ -66,7 +67,7 @@ async def started_up(folder: Path) -> asyncio.subprocess.Process:
     free = "127.0.0.1:0"
     return await asyncio.create_subprocess_exec(
         *(*SPOTLINE, "up", "--market", "market.parquet", "--wait-for-work", "--json"),
-        *("--slots-per-s", "4", "--address", free, "--configurator-address", free),
+        *("--slots-per-s", "2", "--address", free, "--configurator-address", free),
         *("--placer-address", free, "--analytics-address", free, "--agents-address", free),
         *("--http-address", free, "--store", "spotline-store"),
         cwd=folder,

@@ -10,7 +10,7 @@ from spotline.adapters.grpc.allocator.client import JobClient
 from spotline.adapters.ledger.opening import ledger_url
 from spotline.adapters.ledger.sql import SqlLedger
 from spotline.application.board.messages import JobPhase, JobView
-from spotline.application.selector.state import SelectorOptions
+from spotline.application.selector.options import SelectorOptions
 from spotline.domain.events.capacity import CapacityReported
 from spotline.domain.jobs.job import Deadline, DeadlineKind
 from spotline.domain.market.generate import generate

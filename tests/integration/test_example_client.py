@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from spotline.application.market_ingest.handler import IngestOptions
-from spotline.application.selector.state import SelectorOptions
+from spotline.application.selector.options import SelectorOptions
 from spotline.bootstrap.identity import IdentityAt
 from spotline.bootstrap.system import SystemOptions, running_system
 from spotline.domain.market.generate import generate

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from spotline.application.forecaster.handler import ForecastHandler, ForecastState
-from spotline.application.selector.state import SelectorOptions
+from spotline.application.selector.options import SelectorOptions
 from spotline.application.spec import Context, Outcome
 from spotline.domain.events.allocation import AllocationDecided
 from spotline.domain.events.capacity import CapacityReported

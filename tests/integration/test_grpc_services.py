@@ -34,7 +34,7 @@ from spotline.application.allocator.messages import (
 )
 from spotline.application.allocator.planning import plan
 from spotline.application.board.messages import FleetView, JobPhase, WaitingFor
-from spotline.application.selector.state import SelectorOptions
+from spotline.application.selector.options import SelectorOptions
 from spotline.application.spec import Call
 from spotline.contracts.errors import ConfigError
 from spotline.contracts.mapping import digest, to_message

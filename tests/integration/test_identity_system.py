@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import http.client
+import re
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
+from urllib.parse import urlencode
 
 import pytest
 from typer.testing import CliRunner
@@ -20,6 +22,7 @@ from spotline.adapters.grpc.kit.errors import RpcFailed
 from spotline.adapters.grpc.operations.client import OperationsClient
 from spotline.adapters.identity.endpoints import ClientIdentity, client_identity, endpoint_file
 from spotline.adapters.identity.folder import IdentityFolder
+from spotline.adapters.web.guarding import FORM
 from spotline.application.identity.grants import RoleGrant
 from spotline.bootstrap.auditing import audited_acts, verified_chains
 from spotline.bootstrap.identity import IdentityAt
@@ -187,6 +190,41 @@ async def test_the_read_model_is_served_over_tls_to_who_may(tmp_path):
             await asyncio.to_thread(get, owner, other.ca_file.read_text())
 
     assert answers == [200, 401]
+
+
+async def test_the_person_who_runs_it_is_given_a_link_that_signs_in_once(tmp_path):
+    async with held(tmp_path / "store") as running:
+        system, ca = running.system, running.folder.ca_file.read_text()
+        host, _, port = system.http_address.rpartition(":")
+        context = ssl.create_default_context(cadata=ca)
+
+        def ask(method: str, path: str, body: str = "", **headers: str) -> tuple[int, str, str]:
+            connection = http.client.HTTPSConnection(host, int(port), context=context, timeout=20)
+            try:
+                connection.request(method, path, body=body, headers=headers)
+                answer = connection.getresponse()
+                return answer.status, answer.read().decode(), answer.getheader("set-cookie", "")
+            finally:
+                connection.close()
+
+        def follow() -> tuple[int, str, str]:
+            _, form, _ = ask("GET", system.sign_in_path)
+            fields = re.findall(r'name="(csrf|code)" value="([^"]+)"', form)
+            return ask(
+                "POST",
+                "/sign-in",
+                urlencode({**dict(fields), "next": "/system"}),
+                **{"Content-Type": FORM, "Sec-Fetch-Site": "same-origin"},
+            )
+
+        first = await asyncio.to_thread(follow)
+        cookie = first[2].partition(";")[0]
+        account = await asyncio.to_thread(ask, "GET", "/account", "", Cookie=cookie)
+        again = await asyncio.to_thread(follow)
+
+    assert (first[0], account[0], again[0]) == (303, 200, 401)
+    # The role of the owner's key: it hands in jobs of any tenant.
+    assert "<dd>service " in account[1]
 
 
 async def test_with_mtls_callers_show_a_certificate_too(tmp_path):

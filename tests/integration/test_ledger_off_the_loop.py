@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, event
 
-from spotline.application.selector.state import SelectorOptions
+from spotline.application.selector.options import SelectorOptions
 from spotline.domain.events.capacity import CapacityReported
 from spotline.domain.market.generate import generate
 from spotline.runtime.broker import EmbeddedBroker

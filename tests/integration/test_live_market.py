@@ -17,7 +17,7 @@ from spotline.adapters.grpc.allocator.client import JobClient
 from spotline.adapters.market.recorded_feed import RecordedFeed
 from spotline.application.market_ingest.handler import IngestOptions
 from spotline.application.market_ingest.opening import NO_SLOT
-from spotline.application.selector.state import SelectorOptions
+from spotline.application.selector.options import SelectorOptions
 from spotline.bootstrap.live import LiveFeeds
 from spotline.bootstrap.parts import open_stream
 from spotline.bootstrap.system import RunningSystem, SystemOptions, running_system

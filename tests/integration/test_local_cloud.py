@@ -14,7 +14,7 @@ from spotline.adapters.clouds.local import processes
 from spotline.adapters.clouds.local.cloud import LocalCloud
 from spotline.adapters.clouds.local.settings import LocalCloudSettings
 from spotline.adapters.grpc.allocator.client import JobClient
-from spotline.application.selector.state import SelectorOptions
+from spotline.application.selector.options import SelectorOptions
 from spotline.application.spec import Timer
 from spotline.bootstrap.clouds import chosen_cloud, local_folder
 from spotline.bootstrap.pace import pace_of

@@ -12,7 +12,7 @@ from spotline.adapters.eventlog.manifest import Manifest, environment
 from spotline.adapters.grpc.allocator.client import JobClient
 from spotline.adapters.grpc.operations.client import OperationsClient
 from spotline.application.operations.messages import ParkedQuery
-from spotline.application.selector.state import SelectorOptions
+from spotline.application.selector.options import SelectorOptions
 from spotline.contracts.batch import packed
 from spotline.contracts.subjects import subject_of
 from spotline.domain.events.agreement import IncarnationBegun

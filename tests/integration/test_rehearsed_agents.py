@@ -10,7 +10,7 @@ import pytest
 
 from spotline.adapters.eventlog.reader import EventLogReader
 from spotline.application.allocator.gang_facts import AgentTimes
-from spotline.application.selector.state import SelectorOptions
+from spotline.application.selector.options import SelectorOptions
 from spotline.contracts.batch import unpacked
 from spotline.contracts.build import event_of
 from spotline.demo.train.rehearsed import RehearsedTraining, train_rehearsed

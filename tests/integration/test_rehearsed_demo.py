@@ -37,7 +37,10 @@ def small(slots: int):
     return demo_market(None, seed=SEED, slot_s=0, most_slots=slots)
 
 
-async def test_what_is_settled_is_what_the_rehearsal_bills(tmp_path: Path) -> None:
+@pytest.mark.parametrize("plan_instances", [0, 3])
+async def test_what_is_settled_is_what_the_rehearsal_bills(
+    tmp_path: Path, plan_instances: int
+) -> None:
     market = small(24)
 
     ended = await run_rehearsed(
@@ -49,6 +52,7 @@ async def test_what_is_settled_is_what_the_rehearsal_bills(tmp_path: Path) -> No
             seed=SEED,
             fail=FAIL,
             slot_wall_s=SLOT_WALL_S,
+            plan_instances=plan_instances,
         )
     )
 

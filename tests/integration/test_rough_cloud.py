@@ -11,7 +11,7 @@ import pytest
 from spotline.adapters.grpc.allocator.client import JobClient
 from spotline.adapters.ledger.opening import ledger_url
 from spotline.adapters.ledger.sql import SqlLedger
-from spotline.application.selector.state import SelectorOptions
+from spotline.application.selector.options import SelectorOptions
 from spotline.bootstrap.clouds import chosen_cloud
 from spotline.domain.events.allocation import AllocationDecided
 from spotline.domain.events.capacity import (

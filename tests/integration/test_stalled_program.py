@@ -15,7 +15,7 @@ from spotline.adapters.eventlog.reader import EventLogReader
 from spotline.application.admission import job_id_for
 from spotline.application.allocator.gang_facts import AgentTimes
 from spotline.application.allocator.gangs import STALLED
-from spotline.application.selector.state import SelectorOptions
+from spotline.application.selector.options import SelectorOptions
 from spotline.bootstrap.clouds import chosen_cloud
 from spotline.bootstrap.pace import MarketPace
 from spotline.bootstrap.system import SystemOptions

@@ -10,7 +10,7 @@ import pytest
 from spotline.adapters.ledger.opening import ledger_url
 from spotline.adapters.ledger.sql import SqlLedger
 from spotline.adapters.market.parquet import read_market
-from spotline.application.selector.state import SelectorOptions
+from spotline.application.selector.options import SelectorOptions
 from spotline.bootstrap.parts import open_stream
 from spotline.bootstrap.system import LEDGER_OWNER, SystemOptions, running_system
 from spotline.domain.events.capacity import CapacityReported

@@ -21,7 +21,7 @@ from spotline.adapters.nats.stream import NatsEventStream
 from spotline.application.health.conditions import HealthLimits
 from spotline.application.market_ingest.handler import IngestHandler, IngestOptions
 from spotline.application.operations.messages import SystemStatus
-from spotline.application.selector.state import SelectorOptions
+from spotline.application.selector.options import SelectorOptions
 from spotline.bootstrap import health
 from spotline.bootstrap.system import FREE_ADDRESS, SystemOptions
 from spotline.bootstrap.up import run_up

@@ -9,7 +9,7 @@ import pytest
 
 from spotline.adapters.grpc.allocator.client import JobClient
 from spotline.application.market_ingest.handler import IngestHandler, IngestOptions, IngestState
-from spotline.application.selector.state import SelectorOptions
+from spotline.application.selector.options import SelectorOptions
 from spotline.bootstrap.parts import AnyHost, open_stream
 from spotline.bootstrap.system import SystemOptions, running_system
 from spotline.contracts.batch import unpacked

@@ -75,9 +75,31 @@ def test_jobs_stand_beside_what_they_were(log):
         assert job.more_micro_usd == job.other_cost_micro_usd - job.cost_micro_usd
 
 
+def test_what_jobs_held_and_would_have_stands_side_by_side(log):
+    home = beside(log, WhatIfAsked(rule="msu"))
+    offering_id = home.compared[0].other_slots[0].lots[0].offering_id
+    found = beside(log, WhatIfAsked(rule="msu", gone=offering_id, gone_from=0))
+
+    assert found.changed == (f"{offering_id} gone from slot 0",)
+    for job in found.compared:
+        assert job.slots[-1].cost_micro_usd == job.cost_micro_usd
+        assert sum(slot.cost_micro_usd for slot in job.other_slots[-1:]) == job.other_cost_micro_usd
+        held = {
+            lot.offering_id
+            for slot in job.other_slots
+            for lot in slot.lots
+            if lot.spot + lot.on_demand
+        }
+        assert offering_id not in held
+        assert [slot.slot for slot in job.slots] == sorted({slot.slot for slot in job.slots})
+
+
 @pytest.mark.parametrize(
     "asked",
     [
+        WhatIfAsked(gone="nowhere"),
+        WhatIfAsked(gone_cloud="nobody"),
+        WhatIfAsked(counts="2"),
         WhatIfAsked(rule="no_such_rule"),
         WhatIfAsked(deadline="soon"),
         WhatIfAsked(rule=SPOTLINE, spot_factor="-1"),
@@ -136,7 +158,7 @@ async def test_several_logs_are_served_each_at_its_own_address(log, entries, tmp
 
 _BEGINS_AND_IS_KILLED = """
 import multiprocessing, os, signal, sys
-from spotline.bootstrap.replaying import end_with_parent
+from spotline.bootstrap.beside import end_with_parent
 
 def wait(pipe):
     end_with_parent()

@@ -65,7 +65,13 @@ from spotline.domain.events.lifecycle import (
     JobSubmitted,
     JobUpdated,
 )
-from spotline.domain.events.limits import LimitAction, LimitReached, QuoteQuarantined
+from spotline.domain.events.limits import (
+    LimitAction,
+    LimitKind,
+    LimitReached,
+    LimitSet,
+    QuoteQuarantined,
+)
 from spotline.domain.events.market import MarketOpened, QuoteObserved, SlotOpened
 from spotline.domain.events.modes import AccountModeSet
 from spotline.domain.events.parking import (
@@ -112,7 +118,12 @@ from spotline.domain.jobs.job import (
     Work,
 )
 from spotline.domain.jobs.lot import JobHolding, Lot
-from spotline.domain.jobs.outlook import JobOutlook, OutlookOffering, OutlookPolicy
+from spotline.domain.jobs.outlook import (
+    JobOutlook,
+    OutlookOffering,
+    OutlookPolicy,
+    OutlookStep,
+)
 from spotline.domain.jobs.run import OnStall
 from spotline.domain.limits.freezes import Freeze, FreezeReason, FreezeScope
 from spotline.domain.market.forecast import (
@@ -337,6 +348,14 @@ SAMPLES = (
                     expected_cost_micro_usd=81_000_000,
                     on_time_probability_ppm=984_375,
                     expected_utility_micro_usd=-3_000_000,
+                ),
+            ),
+            progress=(
+                OutlookStep(
+                    at_ns=START_NS + 10**13,
+                    low_ppm=0,
+                    middle_ppm=400_000,
+                    high_ppm=1_000_000,
                 ),
             ),
         ),
@@ -815,6 +834,18 @@ SAMPLES = (
         mode=Mode.LIVE,
         by="ada",
         reason="a week on paper was within 3 % of the bill",
+        slot=7,
+        ts_event_ns=START_NS,
+    ),
+    LimitSet(
+        kind=LimitKind.TENANT,
+        key="research",
+        span_s=86_400,
+        stated=400_000_000,
+        most=600_000_000,
+        before=500_000_000,
+        by="ada",
+        reason="the last run of the month",
         slot=7,
         ts_event_ns=START_NS,
     ),

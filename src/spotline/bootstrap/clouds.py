@@ -13,14 +13,13 @@ import structlog
 
 from spotline.adapters.agents.identity_documents import DocumentRules
 from spotline.adapters.clouds.aws.calls import ADVISED, BILLING, OBSERVING
-from spotline.adapters.clouds.aws.certify.opening import opened_trial, reconciled_files
-from spotline.adapters.clouds.aws.doctor.opening import examine_aws
 from spotline.adapters.clouds.aws.driver import CloudTimeDriver
 from spotline.adapters.clouds.aws.feeds.advice import PlacementAdvice
 from spotline.adapters.clouds.aws.feeds.feed import AwsMarketFeed
 from spotline.adapters.clouds.aws.feeds.offerings import market_offering
 from spotline.adapters.clouds.aws.feeds.placement_scores import PlacementScores
 from spotline.adapters.clouds.aws.feeds.wall import SystemWall
+from spotline.adapters.clouds.aws.looking import certified, examined, reconciled
 from spotline.adapters.clouds.aws.opening import biller_of, open_aws
 from spotline.adapters.clouds.aws.reader import ApiReader
 from spotline.adapters.clouds.aws.readings import readings_of
@@ -304,9 +303,9 @@ CLOUDS: dict[str, CloudPlugin[Any]] = {
         real=True,
         section=read_aws_section,
         account_modes=AwsSettings.account_modes,
-        examine=examine_aws,
-        certify=opened_trial,
-        reconcile=reconciled_files,
+        examine=examined,
+        certify=certified,
+        reconcile=reconciled,
         documents=_aws_documents,
     ),
 }

@@ -14,11 +14,13 @@ from pydantic import AfterValidator, ValidationInfo
 from spotline.adapters.nats.stream import NatsEventStream
 from spotline.application.explaining.messages import DecisionExplanation, DecisionQuery
 from spotline.application.explaining.ports import ExplainerBusy
-from spotline.application.selector.state import SelectorOptions, where_uncounted
+from spotline.application.selector.options import SelectorOptions, where_uncounted
 from spotline.bootstrap.clouds import SIMULATED, follows_market
 from spotline.bootstrap.parts import BusAddress, open_stream
 from spotline.contracts.envelope import StoredEntry
 from spotline.contracts.errors import ConfigError, ProviderUnavailable
+from spotline.domain.beliefs.count_paths import FEEDBACK_PATHS
+from spotline.domain.beliefs.stock_laws import shipped_stock
 from spotline.domain.limits.spending import DEFAULT_SPENDING
 from spotline.domain.market.prior_laws import shipped_priors
 from spotline.domain.selection.prior import shipped_weights
@@ -62,7 +64,10 @@ def served_options(stated: object, info: ValidationInfo) -> object:
         "clearing": firm,
         "shadow_prices": firm,
         "couples_limits": firm,
+        "rescue_room": firm,
         "beliefs": "" if firm else shipped_priors().sha256,
+        "stock_beliefs": "" if firm else shipped_stock().sha256,
+        "belief_paths": 0 if firm else FEEDBACK_PATHS,
     }
     return {**by_default, **stated}
 
@@ -74,6 +79,7 @@ SERVED = SelectorOptions(
     clearing=True,
     shadow_prices=True,
     couples_limits=True,
+    rescue_room=True,
 )
 """The options of a service whose environment states none: money has limits by default."""
 

@@ -18,7 +18,7 @@ from spotline.application.market_ingest.continuing import MarketIdentity
 from spotline.application.market_ingest.handler import IngestHandler, IngestOptions, IngestState
 from spotline.application.market_ingest.opening import doubted_by_reason
 from spotline.application.selector.handler import SelectHandler
-from spotline.application.selector.state import SelectorOptions
+from spotline.application.selector.options import SelectorOptions
 from spotline.bootstrap.clouds import ChosenCloud, CloudContext
 from spotline.bootstrap.facts import (
     MarketWatch,

@@ -11,6 +11,7 @@ from typing import Protocol
 from spotline.adapters.identity.endpoints import (
     ClientIdentity,
     publish_endpoint,
+    read_token_file,
     withdraw_endpoint,
 )
 from spotline.adapters.identity.folder import FOLDER, IdentityFolder
@@ -142,6 +143,11 @@ class InstalledIdentity:
     def client(self, service: str) -> ClientIdentity:
         """By what a service is known to the others; a rotated key is taken while it runs."""
         return self._folder.service_identity(service, mtls=self._at.mtls)
+
+    def owners_token(self) -> str:
+        """What the person who runs it hands in jobs with; `ConfigError` where it cannot be read."""
+        path = self._folder.token_file("owner")
+        return read_token_file(path, str(path))
 
     def publish(self, addresses: Sequence[str]) -> Callable[[], None]:
         """Tell this user's clients what these addresses ask for, until the result is called."""

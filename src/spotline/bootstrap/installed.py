@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import structlog
 
 from spotline import __version__
 from spotline.adapters.eventlog.segments import recorded_end
-from spotline.adapters.ledger.opening import ledger_url
-from spotline.adapters.ledger.sql import SqlLedger
 from spotline.adapters.nats.continuity import Continuity
 from spotline.adapters.nats.stream import NatsEventStream
 from spotline.adapters.store_file import (
@@ -32,6 +31,9 @@ from spotline.application.installation import (
 from spotline.application.market_ingest.continuing import MarketIdentity
 from spotline.contracts.errors import ConfigError, LogCut, ProviderUnavailable
 from spotline.runtime.log_settling import last_entry
+
+if TYPE_CHECKING:
+    from spotline.adapters.ledger.sql import SqlLedger
 
 _log = structlog.get_logger(__name__)
 
@@ -111,6 +113,10 @@ def ledger_there(store: Path) -> SqlLedger | None:
     """
     if not (store / LEDGER_FILE).exists():
         return None
+    # SQLAlchemy takes long to import; most processes have no ledger.
+    from spotline.adapters.ledger.opening import ledger_url
+    from spotline.adapters.ledger.sql import SqlLedger
+
     try:
         return SqlLedger.looked_at(ledger_url(store / LEDGER_FILE), LEDGER_OWNER)
     except ConfigError:

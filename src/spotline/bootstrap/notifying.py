@@ -23,7 +23,7 @@ from spotline.application.notify.target import NotifyTarget
 from spotline.application.page.about import About
 from spotline.application.page.applied import applied
 from spotline.application.read_model.handler import SPEC
-from spotline.application.selector.state import SelectorOptions
+from spotline.application.selector.options import SelectorOptions
 from spotline.bootstrap.own_loop import in_own_loop
 from spotline.bootstrap.parts import BusAddress, open_stream
 from spotline.contracts.errors import LogCut

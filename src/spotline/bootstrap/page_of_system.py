@@ -111,6 +111,7 @@ async def serve_running(
             OperationsClient(system, caller="web", identity=identity)
         )
         about = LiveAbout(system=AskedSystem(client).status, limits=limits_of(client.limits))
+        stack.callback(about.close)
         acting = GrpcActing(system, identity)
         sources = PageSources(
             explainer=AskedExplainer(acting), outlooks=LiveOutlooks(acting), desk=desk, bench=bench

@@ -31,7 +31,7 @@ def compile_planners(folder: Path | None = CACHE_FOLDER) -> None:
     """
     if planners_compiled(folder):
         return
-    from spotline.application.selector.state import SelectorOptions
+    from spotline.application.selector.options import SelectorOptions
     from spotline.domain.crowd.search import load_solvers
     from spotline.domain.market.generate import generate
     from spotline.replay.closed_loop import LoopOptions, closed_loop

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from spotline.adapters.audit.tallied import DeniedCallers
@@ -22,11 +23,23 @@ from spotline.runtime.telemetry import telemetry_for
 if TYPE_CHECKING:
     from spotline.adapters.page.site import PageSite
     from spotline.adapters.web.guarding import WebFigures
+    from spotline.adapters.web.identity import WebDoor
     from spotline.application.identity.ports import Authenticator
     from spotline.application.page.acting_ports import Acting
 
 # Names that are every machine's.
 _ANY_HOST = ("0.0.0.0", "[::]")  # noqa: S104
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignInLink:
+    """Whose token a link stands for that signs in once, and who is told its path.
+
+    There is none where nobody is asked who he is, or where other machines reach the server.
+    """
+
+    token: str = field(repr=False)
+    told: Callable[[str], None]
 
 
 async def serve_read_model(
@@ -37,8 +50,11 @@ async def serve_read_model(
     allocator_address: str = "",
     hooks: PartHooks,
     listening: Callable[[str], None] | None = None,
+    link: SignInLink | None = None,
 ) -> None:
     """Fold where jobs stand, and answer HTTP at `address`; `listening` is told the bound address.
+
+    `link` is told, before that, of a link that signs in once.
 
     Callers may name it by the loopback's names and by `hosts`. What is expected of jobs is asked of
     the allocator at `allocator_address`, and what people do is done by it; empty: neither is.
@@ -48,6 +64,7 @@ async def serve_read_model(
     ConfigError
         The address is malformed or taken.
     """
+    from spotline.adapters.page.sessions import is_loopback
     from spotline.adapters.web.app import ServedBeside, web_app
     from spotline.adapters.web.fold_views import FoldViews
     from spotline.adapters.web.guarding import WebFigures
@@ -61,13 +78,9 @@ async def serve_read_model(
         for hide in _shown_figures(figures):
             stack.callback(hide)
         identity = hooks.server_identity()
-        denied = None
-        trail = await stack.enter_async_context(hooks.trail("read_model"))
-        if trail is not None:
-            denied = DeniedCallers(trail, AuditDoor.HTTP)
-            stack.callback(denied.close)
         authenticator = None if identity is None else identity.authenticator
-        site = _site(stack, figures, authenticator, denied, asked)
+        door, denied = await _door(stack, hooks, figures, authenticator)
+        site = _site(stack, figures, door, asked)
         views = FoldViews(outlooks=asked.outlooks)
         host = ServiceHost(
             ReadModelHandler(),
@@ -96,11 +109,17 @@ async def serve_read_model(
             views.end()
             site.end()
 
+        def bound_to(bound: str) -> None:
+            if link is not None and door.asks and is_loopback(host_of(bound)):
+                link.told(site.link(link.token))
+            if listening is not None:
+                listening(bound)
+
         server = WebServer(app, address=address, end_streams=end_streams, tls=tls)
         hooks.probe("read_model", ended_tasks({"HTTP": lambda: server.ended}))
         async with asyncio.TaskGroup() as tasks:
             await answer_while_following(
-                tasks, ServedHost(host=host, server=server, listening=listening)
+                tasks, ServedHost(host=host, server=server, listening=bound_to)
             )
 
 
@@ -137,11 +156,27 @@ class _Asked:
         return asked
 
 
+async def _door(
+    stack: AsyncExitStack,
+    hooks: PartHooks,
+    figures: WebFigures,
+    authenticator: Authenticator | None,
+) -> tuple[WebDoor, DeniedCallers | None]:
+    """Who is let in, and who records those that are not; what they write ends with the stack."""
+    from spotline.adapters.web.identity import WebDoor
+
+    denied = None
+    trail = await stack.enter_async_context(hooks.trail("read_model"))
+    if trail is not None:
+        denied = DeniedCallers(trail, AuditDoor.HTTP)
+        stack.callback(denied.close)
+    return WebDoor(authenticator, figures.denials, denied, trail), denied
+
+
 def _site(
     stack: AsyncExitStack,
     figures: WebFigures,
-    authenticator: Authenticator | None,
-    denied: DeniedCallers | None,
+    door: WebDoor,
     asked: _Asked,
 ) -> PageSite:
     """The pages, whose threads end with the stack."""
@@ -151,12 +186,12 @@ def _site(
     from spotline.adapters.page.pages import pages_with
     from spotline.adapters.page.site import PageSite, SiteParts
     from spotline.adapters.page.sources import PageSources, Workbench
-    from spotline.adapters.web.identity import WebDoor
 
     desk, bench, acting = PageDesk(), Workbench(), asked.acting
     stack.callback(desk.close)
     stack.callback(bench.close)
     about = LiveAbout(outlooks=asked.outlooks, system=asked.system, limits=asked.limits)
+    stack.callback(about.close)
     sources = PageSources(
         explainer=None if acting is None else AskedExplainer(acting),
         outlooks=None if acting is None else LiveOutlooks(acting),
@@ -164,9 +199,9 @@ def _site(
         bench=bench,
     )
     parts = SiteParts(
-        door=WebDoor(authenticator, figures.denials, denied),
+        door=door,
         source="running system",
-        secure=authenticator is not None,
+        secure=door.asks,
         acts=acting is not None,
         about=about.of,
         figures=figures,

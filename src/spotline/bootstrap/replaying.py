@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import threading
 from collections import OrderedDict
-from collections.abc import Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
-from multiprocessing.process import BaseProcess
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import replace
 from pathlib import Path
 
 from spotline.adapters.eventlog.manifest import environment
@@ -22,19 +19,23 @@ from spotline.application.page.replaying import (
     ReplayVerdict,
     RunBeside,
     ServiceVerified,
+    SlotLived,
     Verified,
     WhatIfAsked,
 )
+from spotline.bootstrap.beside import ProcessBeside
 from spotline.contracts.errors import ContractError, SpotlineError
+from spotline.domain.events.lifecycle import JobAdvanced
 from spotline.domain.policies.registry import BASELINES, POOL
 from spotline.replay.account import BY_ITSELF, JobRow, account, read_recorded
 from spotline.replay.account import RECORDED as AS_IT_WAS
+from spotline.replay.availability import Availability
 from spotline.replay.handlers import handlers_of
 from spotline.replay.recorded import readable_events
 from spotline.replay.segments import SegmentReport, verify_segments
 from spotline.replay.summary import SPOTLINE
 from spotline.replay.verify import is_decision
-from spotline.replay.what_if import what_if_of
+from spotline.replay.what_if import share_of, what_if_of
 
 _MOST_KEPT = 16
 _MOST_DIVERGENCES = 20
@@ -52,8 +53,7 @@ class LogReplays:
 
     def __init__(self, log: Path) -> None:
         self._log = log
-        self._pool: ProcessPoolExecutor | None = None
-        self._children: set[BaseProcess] = set()
+        self._beside = ProcessBeside()
         self._known: OrderedDict[ReplayAsked, Future[Verified | RunBeside]] = OrderedDict()
 
     def answer(self, asked: ReplayAsked) -> ReplayShown:
@@ -71,11 +71,7 @@ class LogReplays:
 
     def close(self) -> None:
         """Work nothing out any more. Safe to repeat."""
-        if self._pool is not None:
-            self._pool.shutdown(wait=False, cancel_futures=True)
-            for child in self._children:
-                child.terminate()
-            self._pool = None
+        self._beside.close()
 
     def _begin(self, asked: ReplayAsked) -> Future[Verified | RunBeside] | None:
         """Begin with a question; None where as many others as are kept are still open."""
@@ -84,13 +80,7 @@ class LogReplays:
             if oldest is None:
                 return None
             del self._known[oldest]
-        if self._pool is None:
-            # A fresh process: this one has threads, which a fork would not have.
-            fresh = multiprocessing.get_context("spawn")
-            self._pool = ProcessPoolExecutor(1, mp_context=fresh, initializer=end_with_parent)
-        others = set(multiprocessing.active_children())
-        begun = self._pool.submit(worked_out, self._log, asked)
-        self._children |= set(multiprocessing.active_children()) - others
+        begun = self._beside.begin(worked_out, self._log, asked)
         self._known[asked] = begun
         return begun
 
@@ -104,19 +94,6 @@ def _outcome(asked: ReplayAsked, known: Future[Verified | RunBeside]) -> Verifie
     if asked.what_if is None:
         return Verified(problem=problem)
     return RunBeside(rule=asked.what_if.rule, problem=problem)
-
-
-def end_with_parent() -> None:
-    """End this process with the one that began it, however that ends: nobody would wait for it."""
-    parent = multiprocessing.parent_process()
-    if parent is None:
-        return
-
-    def end() -> None:
-        parent.join()
-        os._exit(0)
-
-    threading.Thread(target=end, name="parent", daemon=True).start()
 
 
 def worked_out(log: Path, asked: ReplayAsked) -> Verified | RunBeside:
@@ -210,21 +187,47 @@ def beside(log: Path, asked: WhatIfAsked) -> RunBeside:
         raise ContractError("rule", f"expected one of {', '.join(RULES)}, found {asked.rule!r}")
     factors = (("spot", asked.spot_factor), ("on_demand", asked.on_demand_factor))
     terms = what_if_of(
-        asked.deadline, ",".join(f"{name}={factor}" for name, factor in factors if factor)
+        asked.deadline,
+        ",".join(f"{name}={factor}" for name, factor in factors if factor),
+        availability=Availability(
+            gone_offering=asked.gone,
+            first_slot=asked.gone_from,
+            last_slot=asked.gone_to,
+            gone_cloud=asked.gone_cloud,
+            count_factor=share_of(asked.counts),
+        ),
     )
     made = account(read_recorded(log), (asked.rule,), terms=terms)
     left_out = {left.job_id: left.reason for left in made.left_out}
     by_basis: dict[str, dict[str, JobRow]] = {AS_IT_WAS: {}, BY_ITSELF: {}}
     for row in made.rows():
         by_basis.get(row.basis, {})[row.job_id] = row
+    lived = {job_id: _lived(advances) for job_id, advances in made.report.advances.items()}
+    other_lived = {life.job_id: _lived(life.advances) for life in made.by_itself[asked.rule]}
     return RunBeside(
         rule=asked.rule,
         changed=made.changed,
         assumptions=made.assumptions,
         jobs=tuple(
-            _job_beside(row, by_basis[BY_ITSELF].get(job_id), left_out.get(job_id, ""))
+            replace(
+                _job_beside(row, by_basis[BY_ITSELF].get(job_id), left_out.get(job_id, "")),
+                slots=lived.get(job_id, ()),
+                other_slots=other_lived.get(job_id, ()),
+            )
             for job_id, row in by_basis[AS_IT_WAS].items()
         ),
+    )
+
+
+def _lived(advances: Sequence[JobAdvanced]) -> tuple[SlotLived, ...]:
+    return tuple(
+        SlotLived(
+            slot=advanced.slot,
+            lots=advanced.lots,
+            cost_micro_usd=advanced.cost_micro_usd,
+            progress_ppm=advanced.progress_ppm,
+        )
+        for advanced in advances
     )
 
 
@@ -239,5 +242,6 @@ def _job_beside(was: JobRow, other: JobRow | None, why: str) -> JobBeside:
         on_time=was.on_time,
         other_cost_micro_usd=None if other is None else other.cost_micro_usd,
         other_on_time=None if other is None else other.on_time,
+        other_deadline_ns=0 if other is None else other.deadline_ns,
         why=why or "it cannot be run again",
     )

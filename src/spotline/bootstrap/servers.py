@@ -15,7 +15,7 @@ from spotline.application.allocation.on_demand_quote import DEFAULT_QUOTE_MARGIN
 from spotline.application.analytics.options import StatisticsOptions
 from spotline.application.placer.handler import PlaceHandler
 from spotline.application.placer.options import PlacerOptions
-from spotline.application.selector.state import SelectorOptions
+from spotline.application.selector.options import SelectorOptions
 from spotline.bootstrap.agents import AgentsAt, AgentSide
 from spotline.bootstrap.answering import ServedHost, answer_while_following
 from spotline.bootstrap.explaining import LiveExplainer

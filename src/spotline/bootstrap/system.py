@@ -22,7 +22,7 @@ from spotline.application.health.conditions import HealthLimits
 from spotline.application.market_ingest.continuing import MarketIdentity, identity_of
 from spotline.application.market_ingest.handler import IngestOptions
 from spotline.application.placer.options import PlacerOptions
-from spotline.application.selector.state import SelectorOptions
+from spotline.application.selector.options import SelectorOptions
 from spotline.bootstrap.agents import AgentsAt, host_of
 from spotline.bootstrap.auditing import AuditAt
 from spotline.bootstrap.bus_identities import bus_identities
@@ -44,7 +44,7 @@ from spotline.bootstrap.installed import (
 )
 from spotline.bootstrap.live import NO_FEEDS, LiveFeeds
 from spotline.bootstrap.parts import BusAddress, PartHooks
-from spotline.bootstrap.read_model import serve_read_model
+from spotline.bootstrap.read_model import SignInLink, serve_read_model
 from spotline.bootstrap.same_market import check_same_market, market_of_wall_clock
 from spotline.bootstrap.servers import (
     AllocatorParts,
@@ -235,6 +235,7 @@ class RunningSystem:
     placer_address: str = ""
     analytics_address: str = ""
     http_address: str = ""
+    sign_in_path: str = field(default="", repr=False)  # of a link that signs in once
     probes: HealthProbes = field(default_factory=HealthProbes)
 
 
@@ -365,6 +366,11 @@ class _Services:
             audit=self._given.audit,
         )
 
+    def sign_in_link(self) -> SignInLink | None:
+        """A link for the person who runs it; None where nobody is asked who he is."""
+        known, told = self._given.identity, partial(setattr, self.system, "sign_in_path")
+        return None if known is None else SignInLink(token=known.owners_token(), told=told)
+
     def watch(self, monitor: HealthMonitor) -> None:
         """Watch all of them, until they end."""
         self._running.append(self._tasks.create_task(monitor.run(), name="health"))
@@ -440,6 +446,7 @@ async def _start_servers(services: _Services, options: SystemOptions) -> None:
                 address=options.http_address,
                 hosts=options.http_hosts,
                 allocator_address=system.allocator_address,
+                link=services.sign_in_link(),
             ),
         )
 

@@ -131,6 +131,8 @@ async def _serve(options: SystemOptions, serving: _Serving) -> None:
         scheme = "http" if options.identity is None else "https"
         at = f"{scheme}://{system.http_address}"
         page = {"page": f"{at}/"} if system.http_address else {}
+        if system.sign_in_path:
+            page["sign in"] = f"{at}{system.sign_in_path}"
         http = {"HTTP": f"{at}/v1/jobs"} if system.http_address else {}
         serving.told(
             {

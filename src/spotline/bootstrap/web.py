@@ -27,7 +27,7 @@ from spotline.application.page.about import About, OtherLog, Stated
 from spotline.application.page.applied import Applied, applied
 from spotline.application.read_model.handler import SPEC
 from spotline.bootstrap.replaying import LogReplays
-from spotline.bootstrap.web_recorded import RecordedExplainer, RecordedOutlooks
+from spotline.bootstrap.web_recorded import ListedOutlooks, RecordedExplainer, RecordedOutlooks
 from spotline.contracts.batch import unpacked
 from spotline.contracts.codec import json_of
 from spotline.contracts.errors import ConfigError, ContractError
@@ -116,7 +116,7 @@ async def serve_recorded(
     """
     # What is read of the log takes long: what is only reckoned does not wait for it.
     desk, bench, reading = PageDesk(), Workbench(), Workbench()
-    replays = LogReplays(log)
+    replays, listed = LogReplays(log), ListedOutlooks(log)
     try:
         reader = EventLogReader(log)
         await asyncio.to_thread(desk.read, _applied(reader))
@@ -134,6 +134,7 @@ async def serve_recorded(
             explainer=RecordedExplainer(log, reading),
             outlooks=RecordedOutlooks(log, reading),
             outlooks_wait=True,
+            listed=listed,
             desk=desk,
             bench=bench,
         )
@@ -147,6 +148,7 @@ async def serve_recorded(
             await server.stop()
     finally:
         replays.close()
+        listed.close()
         reading.close()
         bench.close()
         desk.close()

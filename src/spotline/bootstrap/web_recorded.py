@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from pathlib import Path
+
+import structlog
 
 from spotline.adapters.eventlog.reader import EventLogReader
 from spotline.adapters.page.sources import Workbench
 from spotline.application.explaining.messages import DecisionExplanation, DecisionQuery
 from spotline.application.outlook.following import Following
 from spotline.application.outlook.outlook import job_outlook
+from spotline.bootstrap.beside import ProcessBeside
 from spotline.domain.events.event import Event
 from spotline.domain.events.lifecycle import JobSubmitted, JobUpdated
 from spotline.domain.events.market import SlotOpened
@@ -21,6 +25,9 @@ from spotline.replay.handlers import selector_options
 from spotline.replay.recorded import readable_events
 
 _MOST_KEPT = 500
+_MOST_LISTED = 5_000
+
+_log = structlog.get_logger(__name__)
 
 
 class RecordedExplainer:
@@ -52,27 +59,23 @@ class RecordedExplainer:
         return explanation
 
 
-class RecordedOutlooks:
+class FoldedOutlooks:
     """Says what was expected of a job at the end of a slot, as the allocator would have.
 
     The selector's state is folded on from slot to slot, and again from the beginning for one that
     lies before.
     """
 
-    def __init__(self, log: Path, bench: Workbench) -> None:
+    def __init__(self, log: Path) -> None:
         self._log = log
-        self._bench = bench
         self._events: list[Event] | None = None
         self._following: Following | None = None
         self._place = 0
         self._jobs: dict[str, Job] = {}
         self._kept: OrderedDict[tuple[str, int], JobOutlook | None] = OrderedDict()
 
-    async def outlook(self, job_id: str, at: int | None, *, token: str = "") -> JobOutlook | None:
-        """See `Outlooks`."""
-        return await self._bench.work(lambda: self._worked_out(job_id, at))
-
-    def _worked_out(self, job_id: str, at: int | None) -> JobOutlook | None:
+    def worked_out(self, job_id: str, at: int | None) -> JobOutlook | None:
+        """As `JobOutlooks.outlook`; seconds."""
         self._fold_to(at)
         following = self._following
         if following is None:
@@ -112,3 +115,69 @@ class RecordedOutlooks:
     def _read(self) -> Iterator[Event]:
         for recorded in readable_events(EventLogReader(self._log)):
             yield recorded.event
+
+
+class RecordedOutlooks:
+    """Works outlooks of one recorded log out on a bench, for the page of one job."""
+
+    def __init__(self, log: Path, bench: Workbench) -> None:
+        self._folded = FoldedOutlooks(log)
+        self._bench = bench
+
+    async def outlook(self, job_id: str, at: int | None, *, token: str = "") -> JobOutlook | None:
+        """See `JobOutlooks`."""
+        return await self._bench.work(lambda: self._folded.worked_out(job_id, at))
+
+
+class ListedOutlooks:
+    """Works outlooks of many jobs of one recorded log out in a process of its own, one by one.
+
+    Each is worked out once: it is a function of log, slot and job.
+    """
+
+    def __init__(self, log: Path, beside: ProcessBeside | None = None) -> None:
+        self._log = log
+        self._beside = beside or ProcessBeside()
+        self._begun: OrderedDict[tuple[str, int | None], Future[JobOutlook | None]] = OrderedDict()
+
+    def known(self, job_ids: Sequence[str], at: int | None) -> Mapping[str, JobOutlook | None]:
+        """See `JobOutlooksBeside`."""
+        wanted = {(job_id, at) for job_id in job_ids}
+        for key, begun in list(self._begun.items()):
+            # What nobody looks at any more goes behind; it is begun again when somebody does.
+            if key not in wanted and begun.cancel():
+                del self._begun[key]
+        found = {}
+        for job_id in job_ids:
+            key = job_id, at
+            if key not in self._begun:
+                self._begun[key] = self._beside.begin(listed_outlook, self._log, job_id, at)
+            self._begun.move_to_end(key)
+            if self._begun[key].done():
+                found[job_id] = _said(self._begun[key], job_id)
+        while len(self._begun) > _MOST_LISTED and next(iter(self._begun)) not in wanted:
+            self._begun.popitem(last=False)
+        return found
+
+    def close(self) -> None:
+        """Work nothing out any more. Safe to repeat."""
+        self._beside.close()
+
+
+def _said(begun: Future[JobOutlook | None], job_id: str) -> JobOutlook | None:
+    error = begun.exception()
+    if error is None:
+        return begun.result()
+    _log.warning("outlook_not_worked_out", job_id=job_id, error=f"{type(error).__name__}: {error}")
+    return None
+
+
+_folded: dict[Path, FoldedOutlooks] = {}
+"""In the process beside: what was folded of its log for the outlook before."""
+
+
+def listed_outlook(log: Path, job_id: str, at: int | None) -> JobOutlook | None:
+    """Work an outlook out in this process, which keeps what it has folded for the next."""
+    if log not in _folded:
+        _folded[log] = FoldedOutlooks(log)
+    return _folded[log].worked_out(job_id, at)

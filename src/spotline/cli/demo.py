@@ -76,6 +76,16 @@ def demo(
     slot_wall: Annotated[
         float, typer.Option(min=0.2, help="Of a rehearsal: seconds of wall time in a slot.")
     ] = 3.5,
+    disk_gb: Annotated[
+        int,
+        typer.Option(min=0, help="Of a rehearsal: GB of disks of an instance, if none are stated."),
+    ] = 200,
+    savings_plan: Annotated[
+        int,
+        typer.Option(
+            min=0, help="Of a rehearsal: a plan that pays for so many of the dearest instances."
+        ),
+    ] = 0,
 ) -> None:
     """Run jobs with deadlines on a market, end to end, and show what it saved.
 
@@ -99,6 +109,8 @@ def demo(
             identity=identity,
             fail=fail,
             slot_wall_s=slot_wall,
+            disk_gb=disk_gb,
+            plan_instances=savings_plan,
         )
         return rehearsed_demo(asked)
     from spotline.cli.accounts_view import beside_json
@@ -111,8 +123,7 @@ def demo(
 
     configure_logging("warning")
     began, started_ns = time.monotonic(), time.time_ns()
-    run_id = time.strftime("demo-%Y%m%dT%H%M%SZ", time.gmtime(started_ns // 1_000_000_000))
-    folder = out or Path("runs") / run_id
+    run_id, folder = _named(started_ns, out)
     with explained():
         traded = demo_market(market, seed=seed, slot_s=slot, most_slots=slots)
         todo = demo_jobs(traded, jobs, seed)
@@ -137,11 +148,21 @@ def demo(
             stderr=json_out == "-",
         )
         if isinstance(run, int):
-            print_line(f"stopped before the end; what was recorded is in {folder / 'log'}")
-            raise typer.Exit(run or 1)
+            raise _stopped(run, folder)
         with explained():
             result = _report(run, folder, began, explain=explain)
     write_result(json_out, result)
+
+
+def _named(started_ns: int, out: Path | None) -> tuple[str, Path]:
+    """The run's id and folder."""
+    run_id = time.strftime("demo-%Y%m%dT%H%M%SZ", time.gmtime(started_ns // 1_000_000_000))
+    return run_id, out or Path("runs") / run_id
+
+
+def _stopped(code: int, folder: Path) -> typer.Exit:
+    print_line(f"stopped before the end; what was recorded is in {folder / 'log'}")
+    return typer.Exit(code or 1)
 
 
 def _options(
@@ -154,7 +175,7 @@ def _options(
 ) -> SystemOptions:
     """How the demo's system runs; `begun` are a file of weights, and whether priors are wanted."""
     from spotline.adapters.files.weights_file import weights_or_priors
-    from spotline.application.selector.state import SelectorOptions
+    from spotline.application.selector.options import SelectorOptions
     from spotline.bootstrap.system import SystemOptions
 
     (store := folder / "store").mkdir(parents=True, exist_ok=True)
@@ -170,6 +191,7 @@ def _options(
             clearing=True,
             shadow_prices=True,
             couples_limits=True,
+            rescue_room=True,
         ),
         priors=priors,
         outlooks=False,  # there is no time between its slots to look ahead

@@ -36,6 +36,8 @@ class AskedRehearsal:
     identity: bool
     fail: float
     slot_wall_s: float
+    disk_gb: int
+    plan_instances: int
 
 
 def rehearsed_demo(asked: AskedRehearsal) -> None:
@@ -88,7 +90,7 @@ def _rehearsing(asked: AskedRehearsal, folder: Path, run_id: str) -> Rehearsing:
     from dataclasses import replace
 
     from spotline.adapters.files.weights_file import weights_or_priors
-    from spotline.application.selector.state import SelectorOptions
+    from spotline.application.selector.options import SelectorOptions
     from spotline.demo.rehearsed.run import Rehearsing
     from spotline.demo.setup import demo_market
     from spotline.replay.jobs import generated_jobs
@@ -106,6 +108,8 @@ def _rehearsing(asked: AskedRehearsal, folder: Path, run_id: str) -> Rehearsing:
             seed=asked.seed,
             fail=asked.fail,
             slot_wall_s=asked.slot_wall_s,
+            disk_gb=asked.disk_gb,
+            plan_instances=asked.plan_instances,
             selector=SelectorOptions(warm_start=weights, limits=True),
             priors=asked.priors,
         ),

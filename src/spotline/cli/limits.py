@@ -1,21 +1,23 @@
-"""`spotline limits`: the limits on money that are in force, and what is used of them."""
+"""`spotline limits`: the limits on money in force, what is used of them, and setting one."""
 
 # Imports of what the commands use are inside them: gRPC costs more than `--help` should.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import uuid
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from spotline.cli.calls import DEFAULT_ADDRESS, Address, AsJson, answered
+from spotline.cli.calls import DEFAULT_ADDRESS, EXIT_BAD_INPUT, Address, AsJson, answered, fail
 from spotline.cli.jobs_view import plain, print_json
 from spotline.cli.modes_view import paper_lines
 from spotline.cli.tables import Column, Kind, print_line, print_table
 from spotline.domain.units import PPM, utc_iso
 
 if TYPE_CHECKING:
-    from spotline.application.operations.messages import LimitsInForce, SpendUse
+    from spotline.application.operations.messages import LimitNowSet, LimitsInForce, SpendUse
+    from spotline.domain.limits.raised import LimitAt
 
 # The limits on what is spent in a time, by their names in `Spending`.
 _ON_SPENDING = ("total", "spot", "on_demand", "every_tenant", "tenants")
@@ -57,6 +59,95 @@ def show(address: Address = DEFAULT_ADDRESS, as_json: AsJson = False) -> None:
         print_json(plain(found))
         return
     _print(found)
+
+
+@limits_app.command("set")
+def set_limit(
+    what: Annotated[
+        str, typer.Argument(help="total, spot, on-demand, every-tenant, tenant, job or quota.")
+    ],
+    key: Annotated[str, typer.Argument(help="Which tenant, or which quota pool.")] = "",
+    span: Annotated[
+        str, typer.Option(metavar="hour|day|month", help="The time, of what is spent in one.")
+    ] = "",
+    usd: Annotated[
+        float | None, typer.Option(min=0, help="The most, in USD; of all but a quota pool.")
+    ] = None,
+    instances: Annotated[
+        int | None, typer.Option(min=0, help="The most instances of a quota pool.")
+    ] = None,
+    reason: Annotated[
+        str, typer.Option("--reason", metavar="WHY", help="Why; stands in the event log.")
+    ] = "",
+    address: Address = DEFAULT_ADDRESS,
+    as_json: AsJson = False,
+) -> None:
+    """Raise or lower a limit that settings state, while the system runs.
+
+    It counts from the next slot on, over restarts, and until settings state another limit there.
+    """
+    at = _limit_at(what, key, span, as_json=as_json)
+    most = _most(at, usd, instances, as_json=as_json)
+    if not reason:
+        fail(EXIT_BAD_INPUT, "limits set: expected --reason WHY", as_json=as_json)
+
+    async def run() -> LimitNowSet:
+        from spotline.adapters.grpc.operations.client import OperationsClient
+        from spotline.application.operations.messages import LimitWanted
+
+        wanted = LimitWanted(
+            request_id=uuid.uuid4().hex,
+            kind=at.kind,
+            key=at.key,
+            span_s=at.span_s,
+            most=most,
+            reason=reason,
+        )
+        async with OperationsClient(address) as client:
+            return await client.set_limit(wanted)
+
+    done = answered(run(), as_json=as_json).set
+    if as_json:
+        print_json(plain(done))
+        return
+    before, now = _amount(done.at, done.before), _amount(done.at, done.most)
+    print_line(f"{done.at.says}: {before} became {now}, from the next slot on")
+
+
+def _limit_at(what: str, key: str, span: str, *, as_json: bool) -> LimitAt:
+    """Which limit is meant."""
+    from spotline.domain.limits.raised import LimitAt, LimitKind
+    from spotline.domain.limits.spending import SPANS_S
+
+    kinds = {kind.value: kind for kind in LimitKind}
+    if what not in kinds:
+        expected = f"one of {', '.join(kinds)}, found {what!r}"
+    elif span and span not in SPANS_S:
+        expected = f"--span {', '.join(SPANS_S)}, found {span!r}"
+    elif kinds[what].in_a_time is not bool(span):
+        expected = "--span hour, day or month" if kinds[what].in_a_time else f"no --span for {what}"
+    elif kinds[what].has_key is not bool(key):
+        expected = f"which {what}" if kinds[what].has_key else f"nothing after {what}"
+    else:
+        return LimitAt(kind=kinds[what], key=key, span_s=SPANS_S.get(span, 0))
+    fail(EXIT_BAD_INPUT, f"limits set: expected {expected}", as_json=as_json)
+
+
+def _most(at: LimitAt, usd: float | None, instances: int | None, *, as_json: bool) -> int:
+    """How much, micro-USD or instances."""
+    from spotline.domain.limits.raised import LimitKind
+    from spotline.domain.units import micro_usd_from_usd
+
+    if at.kind is LimitKind.QUOTA and instances is not None and usd is None:
+        return instances
+    if at.kind is not LimitKind.QUOTA and usd is not None and instances is None:
+        return micro_usd_from_usd(usd)
+    wanted = "--instances" if at.kind is LimitKind.QUOTA else "--usd"
+    fail(EXIT_BAD_INPUT, f"limits set: expected {wanted} of {at.says}", as_json=as_json)
+
+
+def _amount(at: LimitAt, most: int) -> str:
+    return f"{most} instances" if at.kind.value == "quota" else f"{_usd(most)} USD"
 
 
 def _print(found: LimitsInForce) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from spotline.application.selector.state import SelectorOptions
+    from spotline.application.selector.options import SelectorOptions
 
 Fairness = Annotated[
     float,

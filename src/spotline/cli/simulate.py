@@ -115,7 +115,7 @@ def simulate(
     happened is shown first, to the micro-dollar, and each policy runs the log's jobs by itself.
     """
     from spotline.adapters.files.weights_file import read_weights
-    from spotline.application.selector.state import SelectorOptions
+    from spotline.application.selector.options import SelectorOptions
     from spotline.cli.accounts_view import beside_json
     from spotline.cli.simulate_log import LogQuestion, simulate_log
     from spotline.domain.forecasting.registry import DEFAULT_FORECASTER

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from spotline.adapters.files.spotline_yaml.reading import SpotlineConfig
     from spotline.application.cloud_actuator.agreeing import AgreementRules
     from spotline.application.notify.target import NotifyTarget
-    from spotline.application.selector.state import SelectorOptions
+    from spotline.application.selector.options import SelectorOptions
     from spotline.bootstrap.clouds import ChosenCloud
     from spotline.bootstrap.system import SystemOptions
     from spotline.domain.ledger.caps import Caps
@@ -336,7 +336,7 @@ def _limited(
 ) -> tuple[SelectorOptions, Caps]:
     """How jobs are selected and what may be spent on them: selector and actuator with one text."""
     from spotline.adapters.files.limits_file import read_limits
-    from spotline.application.selector.state import SelectorOptions
+    from spotline.application.selector.options import SelectorOptions
     from spotline.domain.ledger.caps import Caps
     from spotline.domain.limits.spending import Spending
 
@@ -353,13 +353,14 @@ def _limited(
         clearing=True,
         shadow_prices=True,
         couples_limits=True,
+        rescue_room=True,
     )
     return selection, Caps(spending=spending)
 
 
 def _deciding_on(market: AnyMarket, selection: SelectorOptions) -> SelectorOptions:
     """Of a live market nobody publishes what spot there is: it is believed, and no deadline counts on it."""
-    from spotline.application.selector.state import where_uncounted
+    from spotline.application.selector.options import where_uncounted
     from spotline.domain.market.live_market import LiveMarket
 
     return where_uncounted(selection) if isinstance(market, LiveMarket) else selection

@@ -17,6 +17,7 @@ from spotline.domain.events import (
     capacity,
     freeze,
     lifecycle,
+    limits,
     market,
     modes,
     parking,
@@ -57,6 +58,7 @@ _SINGLE: Mapping[type[Event], frozenset[str]] = {
     agreement.OrphanSettled: frozenset({"cloud_actuator"}),
     agreement.OrphanReapRequested: frozenset({"allocator"}),
     modes.AccountModeSet: frozenset({"market_ingest", "allocator"}),
+    limits.LimitSet: frozenset({"allocator"}),
 }
 
 

@@ -128,6 +128,7 @@ ROUTES: Mapping[type[Event], Route] = MappingProxyType(
         freeze.BuyingExcepted: Route(kind="buying.excepted", fields=_BY_JOB),
         limits.QuoteQuarantined: Route(kind="market.quarantined", fields=("quote.offering_id",)),
         limits.LimitReached: Route(kind="limit.reached", fields=_BY_JOB),
+        limits.LimitSet: Route(kind="limit.set"),
         agreement.AgreementChecked: Route(kind="agreement.checked"),
         agreement.IncarnationBegun: Route(kind="log.incarnation"),
         agreement.OrphanFound: Route(kind="orphan.found"),
@@ -185,6 +186,7 @@ _SINGLE: tuple[type[Event], ...] = (
     agreement.OrphanSettled,
     agreement.OrphanReapRequested,
     modes.AccountModeSet,
+    limits.LimitSet,
 )
 # Whose batches hold what; a consumer of a kind that is not listed follows all batches.
 PRODUCERS: Mapping[str, tuple[type[Event], ...]] = MappingProxyType(

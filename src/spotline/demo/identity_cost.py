@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from spotline.application.selector.state import SelectorOptions
+from spotline.application.selector.options import SelectorOptions
 from spotline.bootstrap.identity import IdentityAt
 from spotline.bootstrap.system import SystemOptions
 from spotline.demo.run import run_demo

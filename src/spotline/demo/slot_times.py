@@ -23,7 +23,7 @@ from nats.js.api import StreamInfo
 
 from spotline.adapters.grpc.allocator.client import JobClient
 from spotline.application.market_ingest.handler import IngestOptions
-from spotline.application.selector.state import SelectorOptions
+from spotline.application.selector.options import SelectorOptions
 from spotline.application.spec import Timer
 from spotline.bootstrap.system import SystemOptions, running_system
 from spotline.domain.events.capacity import CapacityReported, ProvisioningCommanded

@@ -70,6 +70,14 @@ def utc_iso(ts_ns: int) -> str:
     return datetime.fromtimestamp(ts_ns // NS_PER_S, tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def utc_month(ts_ns: int) -> tuple[int, int]:
+    """When the month of UTC begins that a time lies in, and when the next does; nanoseconds."""
+    at = datetime.fromtimestamp(ts_ns // NS_PER_S, tz=UTC)
+    begins = at.replace(day=1, hour=0, minute=0, second=0)
+    ends = (begins + timedelta(days=32)).replace(day=1)
+    return int(begins.timestamp()) * NS_PER_S, int(ends.timestamp()) * NS_PER_S
+
+
 def rfc3339_of_ns(ts_ns: int) -> str:
     """Write nanoseconds since the epoch as RFC 3339 in UTC, with all nine decimals."""
     whole_s, ns = divmod(ts_ns, NS_PER_S)

@@ -273,7 +273,7 @@ def account(
     if market is None:
         known = recorded.market(again)
         market, assumed = known.market, known.assumption
-    market = terms.market(market)
+    market = terms.market(market, first_slot=report.slots[0].slot if report.slots else 0)
     uncovered = {job.job_id: coverage(market, job) for job in again}
     jobs = tuple(job for job in again if not uncovered[job.job_id])
     counted = frozenset(

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from spotline.application.selector.handler import SelectHandler
-from spotline.application.selector.state import SelectorOptions
+from spotline.application.selector.options import SelectorOptions
 from spotline.domain.events.forecast import ForecastIssued
 from spotline.domain.forecasting.registry import DEFAULT_FORECASTER
 from spotline.domain.jobs.job import Job

@@ -24,8 +24,8 @@ from spotline.domain.policies.prediction import UNCOUNTED
 class Information(Enum):
     """What jobs are told, and when.
 
-    FULL: the quotes say what there is, and it stays so for the slot. CENSORED: spot counts are
-    unknown; asking for more than there is gets a refusal, and what is gone is gone at once.
+    FULL: the quotes say what there is, and it stays so for the slot. CENSORED: counts, of on-demand
+    too, are unknown; asking for more than there is gets a refusal, and what is gone is gone at once.
     DECIDE_FIRST: in the middle of every slot the market moves on to the counts of the next one.
     """
 
@@ -39,7 +39,14 @@ def told(opened: SlotOpened, information: Information) -> SlotOpened:
     if information is not Information.CENSORED:
         return opened
     quotes = tuple(
-        replace(slot_quote, quote=replace(slot_quote.quote, spot_available=UNKNOWN_COUNT))
+        replace(
+            slot_quote,
+            quote=replace(
+                slot_quote.quote,
+                spot_available=UNKNOWN_COUNT,
+                on_demand_available=UNKNOWN_COUNT,
+            ),
+        )
         for slot_quote in opened.quotes
     )
     return replace(opened, quotes=quotes)

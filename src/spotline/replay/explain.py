@@ -11,7 +11,7 @@ from spotline.application.explaining.facts import DecidedTurn
 from spotline.application.explaining.messages import DecisionExplanation, DecisionQuery
 from spotline.application.explaining.ports import UnknownDecision
 from spotline.application.explaining.trail import LogMark, Trail, TrailEvent
-from spotline.application.selector.state import SelectorOptions
+from spotline.application.selector.options import SelectorOptions
 from spotline.contracts.envelope import StoredEntry
 from spotline.domain.events.allocation import AllocationDecided
 from spotline.domain.events.law import ValueTableRequested

@@ -12,8 +12,9 @@ from spotline.application.explaining.facts import DecidedTurn, jobs_facts, marke
 from spotline.application.explaining.ports import LogBeginsLate
 from spotline.application.selector.asking import fallback_request
 from spotline.application.selector.handler import SPEC, SelectHandler
+from spotline.application.selector.options import SelectorOptions
 from spotline.application.selector.recomputing import recomputed_answer
-from spotline.application.selector.state import SelectorOptions, SelectorState
+from spotline.application.selector.state import SelectorState
 from spotline.application.spec import Call, Context, Handler, Outcome, Timer
 from spotline.application.turn import Output, Turns, context_of, output_of
 from spotline.contracts.batch import unpacked

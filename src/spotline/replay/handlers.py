@@ -14,7 +14,7 @@ from spotline.application.forecaster.handler import DEFAULT_HORIZON_SLOTS, Forec
 from spotline.application.placer.handler import PlaceHandler
 from spotline.application.placer.options import PlacerOptions
 from spotline.application.selector.handler import SelectHandler
-from spotline.application.selector.state import SelectorOptions
+from spotline.application.selector.options import SelectorOptions
 from spotline.application.spec import Handler
 from spotline.contracts.errors import ContractError
 from spotline.contracts.mapping import digest

@@ -17,7 +17,7 @@ from spotline.domain.events.capacity import CapacityReported, ProvisioningComman
 from spotline.domain.events.event import Event
 from spotline.domain.events.forecast import ForecastIssued
 from spotline.domain.events.law import MarketLawLearned
-from spotline.domain.events.lifecycle import JobClosed
+from spotline.domain.events.lifecycle import JobAdvanced, JobClosed
 from spotline.domain.events.market import SlotOpened
 from spotline.domain.events.selection import PolicyWeightsUpdated
 from spotline.domain.jobs.lot import JobHolding, Lot
@@ -169,7 +169,7 @@ class WatchedSelector:
 
     `offered` holds the records and `tables` the value tables, by offering, of every job that has
     ended (with those of the slots until its feedback, if it gives any), `closed` how jobs ended,
-    `decisions` how often an allocation was decided.
+    `decisions` how often an allocation was decided, `advances` where each job stood after each slot.
     """
 
     def __init__(self, handler: SelectHandler) -> None:
@@ -178,6 +178,7 @@ class WatchedSelector:
         self.tables: dict[str, dict[str, JobTable]] = {}
         self.closed: dict[str, JobClosed] = {}
         self.decisions = 0
+        self.advances: dict[str, list[JobAdvanced]] = {}
         self._handler = handler
 
     def initial(self) -> SelectorState:
@@ -194,6 +195,8 @@ class WatchedSelector:
             self._note(state, event.job_id)
         elif isinstance(event, AllocationDecided):
             self.decisions += 1
+        elif isinstance(event, JobAdvanced):
+            self.advances.setdefault(event.job_id, []).append(event)
         self._handler.evolve(state, event)
 
     def _note(self, state: SelectorState, job_id: str) -> None:

@@ -46,6 +46,7 @@ class SelectorRun:
                     most_value_micro_usd=job.value_micro_usd,
                     on_time=closed.outcome is JobOutcome.COMPLETED,
                     moves=self.state.runs[job.job_id].moves,
+                    advances=tuple(self.watched.advances.get(job.job_id, ())),
                 )
             )
         return lives

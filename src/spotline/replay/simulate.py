@@ -18,7 +18,7 @@ from time import perf_counter
 from spotline.application.allocation.tasks import program_of
 from spotline.application.selector.handler import SelectHandler
 from spotline.application.selector.offering_choice import best_offering
-from spotline.application.selector.state import SelectorOptions
+from spotline.application.selector.options import SelectorOptions
 from spotline.contracts.errors import ContractError
 from spotline.domain.forecasting.registry import DEFAULT_FORECASTER
 from spotline.domain.jobs.job import Job

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 
+from spotline.domain.events.lifecycle import JobAdvanced
 from spotline.domain.jobs.job import Job
 from spotline.domain.policies.replay import Clairvoyant, JobResult
 from spotline.domain.selection.regret import SelectionRegret
@@ -22,6 +23,7 @@ class JobLife:
     `most_value_micro_usd` is what finishing on time would have been worth. `on_time` holds for
     soft deadlines too: finished by the deadline, not only while still worth something.
     `policy_id` is what decided for it, `moves` how often it left an offering it had run on.
+    `advances` are its slots where they were followed; no life is another for them.
     """
 
     job_id: str
@@ -31,6 +33,7 @@ class JobLife:
     most_value_micro_usd: int
     on_time: bool
     moves: int = 0
+    advances: tuple[JobAdvanced, ...] = field(default=(), compare=False, repr=False)
 
     @property
     def utility_micro_usd(self) -> int:
@@ -128,6 +131,7 @@ def regret_as_json(regret: SelectionRegret | None) -> dict[str, object] | None:
         "expected_regret_usd": usd_from_micro_usd(regret.expected_regret_micro_usd),
         "expected_regret_jobs": regret.regret_jobs,
         "bound_usd": usd_from_micro_usd(bound) if bound else None,
+        "bound_widened_usd": usd_from_micro_usd(regret.widened_micro_usd),
     }
 
 
@@ -139,6 +143,10 @@ def regret_line(regret: SelectionRegret) -> str:
         if bound
         else "nothing guaranteed in dollars"
     )
+    if regret.widened_micro_usd:
+        guaranteed += (
+            f", ${usd_from_micro_usd(regret.widened_micro_usd):,.2f} of it as counts are believed"
+        )
     return (
         f"regret against {regret.best_policy_id}, the best fixed policy of {regret.jobs} jobs: "
         f"${usd_from_micro_usd(regret.regret_micro_usd):,.2f} ({regret.regret_ppm / 1e4:.2f} %); "

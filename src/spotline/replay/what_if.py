@@ -1,4 +1,4 @@
-"""Other terms for jobs and markets: what if deadlines or prices had been others."""
+"""Other terms for jobs and markets: what if deadlines, prices or availability had been others."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from spotline.contracts.errors import ContractError
 from spotline.domain.jobs.job import Deadline, Job
 from spotline.domain.market.market import IntArray, Market
 from spotline.domain.units import NS_PER_S
+from spotline.replay.availability import ALL_THERE, Availability
 
 _FACTOR = re.compile(r"\d{1,6}(?:\.\d{1,6})?|\.\d{1,6}")
 _A_DEADLINE = "a duration with its sign, such as +6h or -90m, or a factor such as x1.5"
@@ -26,13 +27,15 @@ class WhatIf:
     """What is changed: nothing by default.
 
     `deadline_s` seconds are added to each deadline, `deadline_factor` stretches the time from a
-    job's start to it; `spot_factor` and `on_demand_factor` scale the prices of every slot.
+    job's start to it; `spot_factor` and `on_demand_factor` scale the prices of every slot;
+    `availability` says what is gone.
     """
 
     deadline_s: int = 0
     deadline_factor: Fraction = Fraction(1)
     spot_factor: Fraction = Fraction(1)
     on_demand_factor: Fraction = Fraction(1)
+    availability: Availability = ALL_THERE
 
     @property
     def changes_jobs(self) -> bool:
@@ -56,7 +59,7 @@ class WhatIf:
             said.append(f"spot prices x {float(self.spot_factor):g}")
         if self.on_demand_factor != 1:
             said.append(f"on-demand prices x {float(self.on_demand_factor):g}")
-        return said
+        return said + self.availability.describe()
 
     def jobs(self, jobs: Sequence[Job]) -> tuple[Job, ...]:
         """The jobs with other deadlines; when one is worth nothing any more moves with it.
@@ -89,8 +92,20 @@ class WhatIf:
         stretched = (at_ns - job.start_ns) * self.deadline_factor
         return job.start_ns + round(stretched) + self.deadline_s * NS_PER_S
 
-    def market(self, market: Market) -> Market:
-        """The market at other prices, rounded to a micro-USD; what costs something goes on to."""
+    def market(self, market: Market, *, first_slot: int = 0) -> Market:
+        """The market at other prices, rounded to a micro-USD; what costs something goes on to.
+
+        Parameters
+        ----------
+        first_slot
+            The log's number of the market's first slot.
+
+        Raises
+        ------
+        ContractError
+            What is gone was never there.
+        """
+        market = self.availability.market(market, first_slot=first_slot)
         if not self.changes_prices:
             return market
         return replace(
@@ -108,7 +123,9 @@ def _scaled(prices: IntArray, factor: Fraction) -> IntArray:
     return np.where(prices > 0, np.maximum(scaled, 1), 0).astype(np.int64)
 
 
-def what_if_of(deadline: str = "", price_factor: str = "") -> WhatIf:
+def what_if_of(
+    deadline: str = "", price_factor: str = "", *, availability: Availability | None = None
+) -> WhatIf:
     """Read `+6h` or `x1.5`, and `spot=1.2,on_demand=1`; an empty text changes nothing.
 
     Raises
@@ -123,7 +140,22 @@ def what_if_of(deadline: str = "", price_factor: str = "") -> WhatIf:
         deadline_factor=deadline_factor,
         spot_factor=factors[_SPOT],
         on_demand_factor=factors[_ON_DEMAND],
+        availability=availability or ALL_THERE,
     )
+
+
+def share_of(text: str) -> Fraction:
+    """Read a share of counts such as `0.5`; an empty text is all of them.
+
+    Raises
+    ------
+    ContractError
+        It is none, or more than 1: what was not there nobody knows.
+    """
+    share = Fraction(1) if not text.strip() else _factor_of(text.strip())
+    if share is None or share > 1:
+        raise ContractError("counts", f"expected a share such as 0.5, at most 1, found {text!r}")
+    return share
 
 
 def _deadline_of(text: str) -> tuple[int, Fraction]:

@@ -12,7 +12,7 @@ from spotline.application.market_ingest.handler import IngestHandler, IngestOpti
 from spotline.application.placer.handler import PlaceHandler
 from spotline.application.read_model.handler import ReadModelHandler
 from spotline.application.selector.handler import SelectHandler
-from spotline.application.selector.state import SelectorOptions
+from spotline.application.selector.options import SelectorOptions
 from spotline.application.turn import Turn, Turns, context_of
 from spotline.application.unfit import Unfit
 from spotline.bench.faults.scenario import scenario_of

@@ -12,7 +12,7 @@ from spotline.adapters.notify.delivering import AlertDelivery
 from spotline.adapters.notify.outbox import OUTBOX_FILE, Outbox
 from spotline.application.notify.fold import AlertFold
 from spotline.application.notify.target import NotifyTarget
-from spotline.application.selector.state import SelectorOptions
+from spotline.application.selector.options import SelectorOptions
 from spotline.bootstrap import notifying as module
 from spotline.bootstrap.notifying import Notifying, followed, notifying
 from spotline.bootstrap.parts import BusAddress

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from services.allocator.settings import AllocatorSettings
 from spotline.adapters.market.parquet import write_market
-from spotline.application.selector.state import SelectorOptions
+from spotline.application.selector.options import SelectorOptions
 from spotline.bootstrap.system import SystemOptions
 from spotline.cli import up
 from spotline.cli.main import app

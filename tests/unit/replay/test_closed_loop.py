@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from spotline.application.selector.state import SelectorOptions, where_uncounted
+from spotline.application.selector.options import SelectorOptions, where_uncounted
 from spotline.replay.closed_loop import LoopOptions, closed_loop
 from spotline.replay.clouds import Information
 from spotline.replay.jobs import generated_jobs

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import pytest
 
-from spotline.application.selector.state import SelectorOptions
+from spotline.application.selector.options import SelectorOptions
 from spotline.domain.events.lifecycle import JobClosed, JobOutcome
 from spotline.domain.jobs.job import Deadline, DeadlineKind, Job
 from spotline.domain.market.generate import generate

@@ -16,7 +16,7 @@ from spotline.adapters.eventlog.reader import EventLogReader
 from spotline.adapters.market.parquet import write_market
 from spotline.application.allocation.value_tables import terms_of
 from spotline.application.selector.handler import SelectHandler
-from spotline.application.selector.state import SelectorOptions
+from spotline.application.selector.options import SelectorOptions
 from spotline.cli import simulate as simulate_command
 from spotline.contracts.build import event_of
 from spotline.contracts.errors import ContractError

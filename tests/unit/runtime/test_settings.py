@@ -16,8 +16,9 @@ from services.selector.settings import SelectorSettings
 from spotline.application.analytics.options import StatisticsOptions
 from spotline.application.health.conditions import HealthLimits
 from spotline.application.placer.options import PlacerOptions
-from spotline.application.selector.state import SelectorOptions
+from spotline.application.selector.options import SelectorOptions
 from spotline.bootstrap import process
+from spotline.domain.beliefs.stock_laws import shipped_stock
 from spotline.domain.limits.spending import DEFAULT_SPENDING
 from spotline.domain.market.prior_laws import shipped_priors
 from spotline.domain.selection.prior import shipped_weights
@@ -45,7 +46,8 @@ SELECTION = {
     *("FORECAST_TIMEOUT_S", "RULE", "REHEARSALS", "SPOT_FIRM", "DECAY", "HORIZON_JOBS"),
     *("UTILITY_FLOOR_USD", "UTILITY_CEILING_USD", "WARM_START", "MOVES", "EGRESS_USD_PER_GB"),
     *("ZONE_EGRESS_USD_PER_GB", "LIMITS", "LIMIT_GRACE_S", "SPENDING", "CLOUD", "CLEARING"),
-    *("BELIEFS", "SHARED_TABLES", "SHADOW_PRICES", "COUPLES_LIMITS", "FAIRNESS", "TENANT_SHARES"),
+    *("BELIEFS", "STOCK_BELIEFS", "BELIEF_PATHS", "SHARED_TABLES", "SHADOW_PRICES"),
+    *("COUPLES_LIMITS", "RESCUE_ROOM", "FAIRNESS", "TENANT_SHARES"),
 }
 VARIABLES = {
     AllocatorSettings: {
@@ -133,12 +135,15 @@ HELD = {
         spending='{"launches_per_minute": 5}',
         clearing=True,
         beliefs=shipped_priors().sha256,
+        stock_beliefs=shipped_stock().sha256,
+        belief_paths=3,
         # Where it serves, jobs always share.
         shared_tables=True,
         fairness=2.5,
         tenant_shares="research=2",
         shadow_prices=True,
         couples_limits=True,
+        rescue_room=True,
     ),
     (PlacerSettings, "placement"): PlacerOptions(method="bace_pipe", cost="rent", moves=False),
     (AnalyticsSettings, "statistics"): StatisticsOptions(
@@ -163,6 +168,7 @@ SERVED = {
     "clearing": True,
     "shadow_prices": True,
     "couples_limits": True,
+    "rescue_room": True,
 }
 
 

@@ -16,15 +16,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-
-from cryptography import x509
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import padding, rsa
+from typing import TYPE_CHECKING
 
 from spotline.adapters.identity.signing import ForgedStatement
 from spotline.contracts.errors import ConfigError
 from spotline.domain.units import NS_PER_S
+
+# Every process imports this module, and few ever read a certificate: cryptography is imported then.
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric import rsa
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +119,10 @@ def _moment_ns(text: str) -> int:
 
 
 def _signed(key: rsa.RSAPublicKey, document: str, signature: str) -> bool:
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives.asymmetric import padding
+
     try:
         given = base64.b64decode("".join(signature.split()), validate=True)
         key.verify(given, document.encode(), padding.PKCS1v15(), hashes.SHA256())
@@ -128,6 +132,9 @@ def _signed(key: rsa.RSAPublicKey, document: str, signature: str) -> bool:
 
 
 def _keys_of(certificates: Path, region: str) -> tuple[rsa.RSAPublicKey, ...]:
+    from cryptography import x509
+    from cryptography.hazmat.primitives.asymmetric import rsa
+
     path = certificates / f"{region}.pem" if certificates.is_dir() else certificates
     try:
         found = x509.load_pem_x509_certificates(path.read_bytes())

@@ -21,6 +21,7 @@ from spotline.application.identity.permission import role_denial, whole_denial
 from spotline.application.page.acting_ports import Acting
 from spotline.application.page.acts import ActDone, Follows, FormSaid, PageAct
 from spotline.application.page.acts_on_jobs import Cancel, Submit, Update
+from spotline.application.page.acts_on_limits import SetALimit
 from spotline.application.page.acts_on_system import (
     DropParked,
     GoOnBuying,
@@ -39,6 +40,7 @@ ACTS: Sequence[PageAct] = (
     StopBuying(),
     GoOnBuying(),
     SetMode(),
+    SetALimit(),
     RetryParked(),
     DropParked(),
     Reap(),

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Protocol, TypeVar
 
 from spotline.adapters.page.asked import PageAsked
+from spotline.adapters.page.shared_answer import SharedAnswer
 from spotline.application.explaining.messages import DecisionExplanation, DecisionQuery
 from spotline.application.operations.messages import LimitsInForce, SystemStatus
 from spotline.application.page.about import NOTHING_KNOWN, About
@@ -67,6 +68,8 @@ class LiveOutlooks:
 class LiveAbout:
     """What is known of a running system beside its log, for a page of now.
 
+    It is the same for all readers, and asked once for those that look within a moment.
+
     Parameters
     ----------
     outlooks, system, limits
@@ -85,8 +88,8 @@ class LiveAbout:
         wait_s: float = _WAIT_S,
     ) -> None:
         self._outlooks = outlooks
-        self._system = system
-        self._limits = limits
+        self._system = None if system is None else SharedAnswer(system)
+        self._limits = None if limits is None else SharedAnswer(limits)
         self._wait_s = wait_s
 
     async def of(self, asked: PageAsked) -> About:
@@ -103,11 +106,17 @@ class LiveAbout:
         limits = None if self._limits is None else await self._in_time(self._limits)
         return About(outlooks=outlooks, system=system, limits=limits)
 
-    async def _in_time(self, ask: Callable[[], Awaitable[T | None]]) -> T | None:
+    def close(self) -> None:
+        """Ask no more. Safe to repeat."""
+        for shared in (self._system, self._limits):
+            if shared is not None:
+                shared.close()
+
+    async def _in_time(self, shared: SharedAnswer[T]) -> T | None:
         """What is answered in time, None where nothing is: the page says that it is not known."""
         try:
             async with asyncio.timeout(self._wait_s):
-                return await ask()
+                return await shared.get()
         except TimeoutError:
             return None
 

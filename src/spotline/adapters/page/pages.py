@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from spotline.adapters.page.app import PageSpec
+from spotline.adapters.page.making.comparison import ComparisonMaker
 from spotline.adapters.page.making.job_pages import job_pages
-from spotline.adapters.page.making.jobs import jobs_page
+from spotline.adapters.page.making.jobs import JobsMaker, jobs_page
 from spotline.adapters.page.making.market import market_page, offering_page
 from spotline.adapters.page.making.money import charges_csv, charges_page, money_page
 from spotline.adapters.page.making.now import now_page
@@ -44,4 +46,30 @@ PAGES: Sequence[PageSpec] = (
 
 def pages_with(sources: PageSources) -> Sequence[PageSpec]:
     """All pages: `PAGES`, and those that ask others for what is not in the book."""
-    return (*PAGES, *job_pages(sources))
+    comparison, jobs = ComparisonMaker(sources), JobsMaker(sources)
+    return (
+        *(replace(page, build=jobs.page) if page.path == "/jobs" else page for page in PAGES),
+        PageSpec(
+            path="/jobs/expected",
+            template="jobs_expected.html",
+            build=jobs.expected_part,
+            under="/jobs",
+            gather=jobs.expected,
+        ),
+        PageSpec(
+            path="/money/rules",
+            template="money_rules.html",
+            build=comparison.rules_part,
+            under="/money",
+            gather=comparison.rules,
+        ),
+        PageSpec(
+            path="/policies/bound",
+            template="policies_bound.html",
+            build=comparison.bound_part,
+            under="/policies",
+            whole=True,
+            gather=comparison.bound,
+        ),
+        *job_pages(sources),
+    )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import ipaddress
 import secrets
 import time
 from collections import deque
@@ -31,6 +32,13 @@ class _Open:
     token: str = field(repr=False)
     opened_s: float
     seen_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Offered:
+    token: str = field(repr=False)
+    offered_s: float
+    of_this_machine: bool
 
 
 class BrowserSessions:
@@ -66,26 +74,37 @@ class BrowserSessions:
         self._draw = draw
         self._secret = draw().encode()
         self._open: dict[str, _Open] = {}
-        self._offered: dict[str, _Open] = {}
+        self._offered: dict[str, _Offered] = {}
 
-    def offer(self, token: str) -> str:
-        """A code that stands for a token, once and for `OFFER_S` seconds."""
-        code, now_s = self._draw(), self._clock()
-        self._offered[_key(code)] = _Open(token, now_s, now_s)
+    def offer(self, token: str, *, of_this_machine: bool = False) -> str:
+        """A code that stands for a token, once and for `OFFER_S` seconds.
+
+        One `of_this_machine` counts for nobody who comes from another.
+        """
+        code = self._draw()
+        self._offered[_key(code)] = _Offered(token, self._clock(), of_this_machine)
         return code
 
-    def taken(self, code: str) -> str:
-        """The token that a code stands for; from now on it stands for none.
+    def taken(self, code: str, peer: str = "") -> str:
+        """The token that a code stands for; from now on it stands for none, whoever showed it.
+
+        `peer` is the address from where it was shown.
 
         Raises
         ------
         ViewRefused
-            It stands for none.
+            It stands for none, or not for whoever is there.
         """
         offered = self._offered.pop(_key(code), None)
-        if offered is None or self._clock() >= offered.opened_s + OFFER_S:
+        if offered is None or self._clock() >= offered.offered_s + OFFER_S:
             raise ViewRefused(
                 Reason.UNAUTHENTICATED, "the link was used before, or is too old; show a token"
+            )
+        if offered.of_this_machine and not is_loopback(peer):
+            raise ViewRefused(
+                Reason.UNAUTHENTICATED,
+                "the link counts on the machine that printed it alone, and is used up now; "
+                "show a token",
             )
         return offered.token
 
@@ -187,6 +206,18 @@ class Tries:
                 times.popleft()
             if not times:
                 del self._failed[peer]
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address, or a name as servers are bound to, is of this machine alone."""
+    if host == "localhost":
+        return True
+    try:
+        address = ipaddress.ip_address(host.strip("[]"))
+    except ValueError:
+        return False
+    mapped = getattr(address, "ipv4_mapped", None)
+    return (mapped or address).is_loopback
 
 
 def _key(session_id: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -29,7 +29,7 @@ from spotline.application.identity.permission import role_denial
 from spotline.application.page.about import About
 from spotline.application.page.applied import Applied
 from spotline.application.read_model.ports import ViewRefused
-from spotline.contracts.access import HTTP_ACTIONS, ROLE_MEANINGS, Action
+from spotline.contracts.access import HTTP_ACTIONS, ROLE_MEANINGS, Action, Caller
 from spotline.contracts.reasons import Reason
 
 SIGN_IN, SIGN_OUT, ACCOUNT = "/sign-in", "/sign-out", "/account"
@@ -189,6 +189,11 @@ class PageSite:
     async def _admit_page(self, request: Request, page: PageSpec) -> Reader:
         return (await self.visit(request, HTTP_ACTIONS[f"GET {page.path}"])).reader
 
+    def link(self, token: str) -> str:
+        """A path that signs in whoever follows it on this machine with a token: once, and soon."""
+        code = self._parts.sessions.offer(token, of_this_machine=True)
+        return f"{SIGN_IN}?{urlencode({'code': code})}"
+
     # --- what is served -------------------------------------------------------------------------
 
     async def _first(self, request: Request) -> Response:
@@ -253,8 +258,15 @@ class PageSite:
             onward = own_path(fields.get("next", "/"))
             self._check_csrf("", fields)
             code = fields.get("code", "")
-            stated = self._parts.sessions.taken(code) if code else fields.get("token", "").strip()
-            session_id = await self._opened(action, stated)
+            if code:
+                stated = self._parts.sessions.taken(code, peer)
+            else:
+                stated = fields.get("token", "").strip()
+            caller = await self._caller(action, stated)
+            if code:
+                # Nobody typed a token: that a link was used is known by this alone.
+                await self._parts.door.record(request, action, caller, "link=used")
+            session_id = self._parts.sessions.open(stated)
         except ViewRefused as refused:
             if refused.reason is Reason.UNAUTHENTICATED:
                 self._parts.tries.failed(peer)
@@ -264,7 +276,7 @@ class PageSite:
         self._set_cookie(answer, session_id)
         return answer
 
-    async def _opened(self, action: Action, token: str) -> str:
+    async def _caller(self, action: Action, token: str) -> Caller:
         if not token or len(token) > _MOST_TOKEN or not token.isascii():
             raise ViewRefused(
                 Reason.UNAUTHENTICATED,
@@ -274,7 +286,7 @@ class PageSite:
         denial = role_denial(action, caller)
         if denial is not None:
             raise ViewRefused(Reason.ROLE_DENIED, denial.detail)
-        return self._parts.sessions.open(token)
+        return caller
 
     async def _sign_out(self, request: Request) -> Response:
         try:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from spotline.adapters.page.desk import PageDesk, yield_to_others
-from spotline.application.page.ports import Explainer, JobOutlooks
+from spotline.application.page.ports import Explainer, JobOutlooks, JobOutlooksBeside
 
 T = TypeVar("T")
 
@@ -34,11 +34,13 @@ class PageSources:
     """Whom pages ask.
 
     `desk` and `bench` are what costs are compared with. `outlooks_wait` says that outlooks take
-    seconds: they are loaded after the page.
+    seconds: they are loaded after the page. `listed` works those of whole lists out; None where lists
+    know them already.
     """
 
     explainer: Explainer | None = None
     outlooks: JobOutlooks | None = None
     outlooks_wait: bool = False
+    listed: JobOutlooksBeside | None = None
     desk: PageDesk | None = None
     bench: Workbench | None = None

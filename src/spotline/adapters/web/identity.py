@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
 
 import structlog
 from starlette.requests import Request
 
-from spotline.adapters.audit.tallied import DeniedCallers
+from spotline.adapters.audit.tallied import DeniedCallers, made_by
 from spotline.adapters.web.problems import status_of
+from spotline.application.identity.audit import DONE, Act, AuditDoor
 from spotline.application.identity.bearer import bearer_token
 from spotline.application.identity.permission import (
     Denial,
@@ -17,10 +19,10 @@ from spotline.application.identity.permission import (
     tenant_denial,
     whole_denial,
 )
-from spotline.application.identity.ports import Authenticator
+from spotline.application.identity.ports import AuditTrail, Authenticator
 from spotline.application.read_model.ports import InputProblem, ViewRefused
 from spotline.contracts.access import Action, Caller
-from spotline.contracts.errors import Unauthenticated
+from spotline.contracts.errors import AuditUnavailable, Unauthenticated
 from spotline.contracts.reasons import Reason
 from spotline.runtime.callers import Denials, answer_for, current_caller
 
@@ -71,6 +73,8 @@ class WebDoor:
         None: nobody is asked who he is.
     denied
         Records who was turned away; None: nobody does.
+    trail
+        Has what `record` is told; None: nobody keeps it.
     """
 
     def __init__(
@@ -78,8 +82,10 @@ class WebDoor:
         authenticator: Authenticator | None,
         denials: Denials,
         denied: DeniedCallers | None = None,
+        trail: AuditTrail | None = None,
     ) -> None:
         self._authenticator = authenticator
+        self._trail = trail
         self._denied = denied
         self._denials = denials
 
@@ -122,6 +128,31 @@ class WebDoor:
         """Ask whether a reader of a stream is still who he was; `ViewRefused` where he is not."""
         if self._authenticator is not None:
             await self.caller(reader.token)
+
+    async def record(self, request: Request, action: Action, caller: Caller, target: str) -> None:
+        """Have it in the audit that somebody does this, before it is done.
+
+        Raises
+        ------
+        ViewRefused
+            It cannot be written: then it must not be done.
+        """
+        if self._trail is None:
+            return
+        act = Act(
+            ts_ns=time.time_ns(),
+            door=AuditDoor.HTTP,
+            action=action.name,
+            outcome=DONE,
+            peer="" if request.client is None else request.client.host,
+            target=target,
+        )
+        try:
+            await self._trail.write(made_by(act, caller))
+        except AuditUnavailable as error:
+            raise ViewRefused(
+                Reason.AUDIT_UNAVAILABLE, f"{Reason.AUDIT_UNAVAILABLE.value}: {error}"
+            ) from error
 
     def note(self, request: Request, refused: ViewRefused, action: Action) -> None:
         """Count and tell that a reader was turned away; other refusals are none of its business."""

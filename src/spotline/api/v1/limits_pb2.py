@@ -25,17 +25,21 @@ _sym_db = _symbol_database.Default()
 from spotline.api.v1 import market_pb2 as spotline_dot_api_dot_v1_dot_market__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1cspotline/api/v1/limits.proto\x12\x0fspotline.api.v1\x1a\x1cspotline/api/v1/market.proto\"\x8d\x01\n\x10QuoteQuarantined\x12%\n\x05quote\x18\x01 \x01(\x0b\x32\x16.spotline.api.v1.Quote\x12\r\n\x05\x66ield\x18\x02 \x01(\t\x12\x18\n\x10lowest_micro_usd\x18\x03 \x01(\x03\x12\x19\n\x11highest_micro_usd\x18\x04 \x01(\x03\x12\x0e\n\x06\x64\x65tail\x18\x05 \x01(\t\"\xf5\x01\n\x0cLimitReached\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x0c\n\x04slot\x18\x03 \x01(\x03\x12\r\n\x05limit\x18\x04 \x01(\t\x12,\n\x06\x61\x63tion\x18\x05 \x01(\x0e\x32\x1c.spotline.api.v1.LimitAction\x12\x17\n\x0fspent_micro_usd\x18\x06 \x01(\x03\x12\x1e\n\x16\x63ost_to_come_micro_usd\x18\x07 \x01(\x03\x12\x1f\n\x17value_to_gain_micro_usd\x18\x08 \x01(\x03\x12\x10\n\x08until_ns\x18\t \x01(\x03\x12\x0e\n\x06\x64\x65tail\x18\n \x01(\t*\x8e\x01\n\x0bLimitAction\x12\x1c\n\x18LIMIT_ACTION_UNSPECIFIED\x10\x00\x12\x15\n\x11LIMIT_ACTION_STOP\x10\x01\x12\x1a\n\x16LIMIT_ACTION_WIND_DOWN\x10\x02\x12\x17\n\x13LIMIT_ACTION_FINISH\x10\x03\x12\x15\n\x11LIMIT_ACTION_WAIT\x10\x04\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1cspotline/api/v1/limits.proto\x12\x0fspotline.api.v1\x1a\x1cspotline/api/v1/market.proto\"\x8d\x01\n\x10QuoteQuarantined\x12%\n\x05quote\x18\x01 \x01(\x0b\x32\x16.spotline.api.v1.Quote\x12\r\n\x05\x66ield\x18\x02 \x01(\t\x12\x18\n\x10lowest_micro_usd\x18\x03 \x01(\x03\x12\x19\n\x11highest_micro_usd\x18\x04 \x01(\x03\x12\x0e\n\x06\x64\x65tail\x18\x05 \x01(\t\"\xf5\x01\n\x0cLimitReached\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x0c\n\x04slot\x18\x03 \x01(\x03\x12\r\n\x05limit\x18\x04 \x01(\t\x12,\n\x06\x61\x63tion\x18\x05 \x01(\x0e\x32\x1c.spotline.api.v1.LimitAction\x12\x17\n\x0fspent_micro_usd\x18\x06 \x01(\x03\x12\x1e\n\x16\x63ost_to_come_micro_usd\x18\x07 \x01(\x03\x12\x1f\n\x17value_to_gain_micro_usd\x18\x08 \x01(\x03\x12\x10\n\x08until_ns\x18\t \x01(\x03\x12\x0e\n\x06\x64\x65tail\x18\n \x01(\t\"\xbe\x01\n\x08LimitSet\x12(\n\x04kind\x18\x01 \x01(\x0e\x32\x1a.spotline.api.v1.LimitKind\x12\x0b\n\x03key\x18\x02 \x01(\t\x12\x0e\n\x06span_s\x18\x03 \x01(\x03\x12\x0e\n\x06stated\x18\x04 \x01(\x03\x12\x0c\n\x04most\x18\x05 \x01(\x03\x12\x0e\n\x06\x62\x65\x66ore\x18\x06 \x01(\x03\x12\n\n\x02\x62y\x18\x07 \x01(\t\x12\x0e\n\x06reason\x18\x08 \x01(\t\x12\x0c\n\x04slot\x18\t \x01(\x03\x12\x13\n\x0bts_event_ns\x18\n \x01(\x03*\x8e\x01\n\x0bLimitAction\x12\x1c\n\x18LIMIT_ACTION_UNSPECIFIED\x10\x00\x12\x15\n\x11LIMIT_ACTION_STOP\x10\x01\x12\x1a\n\x16LIMIT_ACTION_WIND_DOWN\x10\x02\x12\x17\n\x13LIMIT_ACTION_FINISH\x10\x03\x12\x15\n\x11LIMIT_ACTION_WAIT\x10\x04*\xca\x01\n\tLimitKind\x12\x1a\n\x16LIMIT_KIND_UNSPECIFIED\x10\x00\x12\x14\n\x10LIMIT_KIND_TOTAL\x10\x01\x12\x13\n\x0fLIMIT_KIND_SPOT\x10\x02\x12\x18\n\x14LIMIT_KIND_ON_DEMAND\x10\x03\x12\x1b\n\x17LIMIT_KIND_EVERY_TENANT\x10\x04\x12\x15\n\x11LIMIT_KIND_TENANT\x10\x05\x12\x12\n\x0eLIMIT_KIND_JOB\x10\x06\x12\x14\n\x10LIMIT_KIND_QUOTA\x10\x07\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'spotline.api.v1.limits_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_LIMITACTION']._serialized_start=472
-  _globals['_LIMITACTION']._serialized_end=614
+  _globals['_LIMITACTION']._serialized_start=665
+  _globals['_LIMITACTION']._serialized_end=807
+  _globals['_LIMITKIND']._serialized_start=810
+  _globals['_LIMITKIND']._serialized_end=1012
   _globals['_QUOTEQUARANTINED']._serialized_start=80
   _globals['_QUOTEQUARANTINED']._serialized_end=221
   _globals['_LIMITREACHED']._serialized_start=224
   _globals['_LIMITREACHED']._serialized_end=469
+  _globals['_LIMITSET']._serialized_start=472
+  _globals['_LIMITSET']._serialized_end=662
 # @@protoc_insertion_point(module_scope)

@@ -50,6 +50,50 @@ LIMIT_ACTION_WAIT: LimitAction.ValueType  # 4
 """It holds nothing until the limit is raised."""
 Global___LimitAction: _TypeAlias = LimitAction  # noqa: Y015
 
+class _LimitKind:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _LimitKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_LimitKind.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    LIMIT_KIND_UNSPECIFIED: _LimitKind.ValueType  # 0
+    """Never valid on the wire."""
+    LIMIT_KIND_TOTAL: _LimitKind.ValueType  # 1
+    """What all spend in a time."""
+    LIMIT_KIND_SPOT: _LimitKind.ValueType  # 2
+    """What all spend on spot in a time."""
+    LIMIT_KIND_ON_DEMAND: _LimitKind.ValueType  # 3
+    """What all spend on on-demand in a time."""
+    LIMIT_KIND_EVERY_TENANT: _LimitKind.ValueType  # 4
+    """What each tenant spends in a time that has no limit of its own."""
+    LIMIT_KIND_TENANT: _LimitKind.ValueType  # 5
+    """What one tenant spends in a time."""
+    LIMIT_KIND_JOB: _LimitKind.ValueType  # 6
+    """What each job costs."""
+    LIMIT_KIND_QUOTA: _LimitKind.ValueType  # 7
+    """The instances of a quota pool that are held at a time."""
+
+class LimitKind(_LimitKind, metaclass=_LimitKindEnumTypeWrapper):
+    """What a limit is on."""
+
+LIMIT_KIND_UNSPECIFIED: LimitKind.ValueType  # 0
+"""Never valid on the wire."""
+LIMIT_KIND_TOTAL: LimitKind.ValueType  # 1
+"""What all spend in a time."""
+LIMIT_KIND_SPOT: LimitKind.ValueType  # 2
+"""What all spend on spot in a time."""
+LIMIT_KIND_ON_DEMAND: LimitKind.ValueType  # 3
+"""What all spend on on-demand in a time."""
+LIMIT_KIND_EVERY_TENANT: LimitKind.ValueType  # 4
+"""What each tenant spends in a time that has no limit of its own."""
+LIMIT_KIND_TENANT: LimitKind.ValueType  # 5
+"""What one tenant spends in a time."""
+LIMIT_KIND_JOB: LimitKind.ValueType  # 6
+"""What each job costs."""
+LIMIT_KIND_QUOTA: LimitKind.ValueType  # 7
+"""The instances of a quota pool that are held at a time."""
+Global___LimitKind: _TypeAlias = LimitKind  # noqa: Y015
+
 @_typing.final
 class QuoteQuarantined(_message.Message):
     """A quote was set aside: the last one that was believed stands. Subject:
@@ -149,3 +193,61 @@ class LimitReached(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___LimitReached: _TypeAlias = LimitReached  # noqa: Y015
+
+@_typing.final
+class LimitSet(_message.Message):
+    """From now on a limit is another one than settings state. Subject: limit.set."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KIND_FIELD_NUMBER: _builtins.int
+    KEY_FIELD_NUMBER: _builtins.int
+    SPAN_S_FIELD_NUMBER: _builtins.int
+    STATED_FIELD_NUMBER: _builtins.int
+    MOST_FIELD_NUMBER: _builtins.int
+    BEFORE_FIELD_NUMBER: _builtins.int
+    BY_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    SLOT_FIELD_NUMBER: _builtins.int
+    TS_EVENT_NS_FIELD_NUMBER: _builtins.int
+    kind: Global___LimitKind.ValueType
+    """What it is on."""
+    key: _builtins.str
+    """The tenant, or the quota pool; empty where it is on all."""
+    span_s: _builtins.int
+    """The time, in seconds: 3600 (hour), 86400 (day) or 2592000 (month); 0 where there is none."""
+    stated: _builtins.int
+    """What settings state: it counts again as soon as they state anything else. Micro-USD or instances."""
+    most: _builtins.int
+    """The most from now on, micro-USD or instances."""
+    before: _builtins.int
+    """What counted before, micro-USD or instances."""
+    by: _builtins.str
+    """Who wants it."""
+    reason: _builtins.str
+    """Why, in one line."""
+    slot: _builtins.int
+    """The slot that was open, -1 before the first."""
+    ts_event_ns: _builtins.int
+    """Since when, ns since the epoch, in market time; 0 before the first slot."""
+    def __init__(
+        self,
+        *,
+        kind: Global___LimitKind.ValueType = ...,
+        key: _builtins.str = ...,
+        span_s: _builtins.int = ...,
+        stated: _builtins.int = ...,
+        most: _builtins.int = ...,
+        before: _builtins.int = ...,
+        by: _builtins.str = ...,
+        reason: _builtins.str = ...,
+        slot: _builtins.int = ...,
+        ts_event_ns: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["before", b"before", "by", b"by", "key", b"key", "kind", b"kind", "most", b"most", "reason", b"reason", "slot", b"slot", "span_s", b"span_s", "stated", b"stated", "ts_event_ns", b"ts_event_ns"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LimitSet: _TypeAlias = LimitSet  # noqa: Y015

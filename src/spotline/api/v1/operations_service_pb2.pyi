@@ -853,6 +853,72 @@ class SetAccountModeResponse(_message.Message):
 Global___SetAccountModeResponse: _TypeAlias = SetAccountModeResponse  # noqa: Y015
 
 @_typing.final
+class SetLimitRequest(_message.Message):
+    """Have another limit count than settings state."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    KIND_FIELD_NUMBER: _builtins.int
+    KEY_FIELD_NUMBER: _builtins.int
+    SPAN_S_FIELD_NUMBER: _builtins.int
+    MOST_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    request_id: _builtins.str
+    """The same id is the same effect."""
+    kind: _limits_pb2.LimitKind.ValueType
+    """What it is on."""
+    key: _builtins.str
+    """The tenant, or the quota pool; empty where it is on all."""
+    span_s: _builtins.int
+    """The time, in seconds: 3600 (hour), 86400 (day) or 2592000 (month); 0 where there is none."""
+    most: _builtins.int
+    """The most from now on, micro-USD or instances."""
+    reason: _builtins.str
+    """Why; not empty."""
+    def __init__(
+        self,
+        *,
+        request_id: _builtins.str = ...,
+        kind: _limits_pb2.LimitKind.ValueType = ...,
+        key: _builtins.str = ...,
+        span_s: _builtins.int = ...,
+        most: _builtins.int = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "kind", b"kind", "most", b"most", "reason", b"reason", "request_id", b"request_id", "span_s", b"span_s"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetLimitRequest: _TypeAlias = SetLimitRequest  # noqa: Y015
+
+@_typing.final
+class SetLimitResponse(_message.Message):
+    """It counts."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SET_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def set(self) -> _limits_pb2.LimitSet:
+        """As it is recorded."""
+
+    def __init__(
+        self,
+        *,
+        set: _limits_pb2.LimitSet | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["set", b"set"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["set", b"set"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetLimitResponse: _TypeAlias = SetLimitResponse  # noqa: Y015
+
+@_typing.final
 class ReadLogRequest(_message.Message):
     """Read the event log."""
 

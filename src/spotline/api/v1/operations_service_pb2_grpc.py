@@ -91,6 +91,11 @@ class OperationsServiceStub:
                 request_serializer=spotline_dot_api_dot_v1_dot_operations__service__pb2.SetAccountModeRequest.SerializeToString,
                 response_deserializer=spotline_dot_api_dot_v1_dot_operations__service__pb2.SetAccountModeResponse.FromString,
                 _registered_method=True)
+        self.SetLimit = channel.unary_unary(
+                '/spotline.api.v1.OperationsService/SetLimit',
+                request_serializer=spotline_dot_api_dot_v1_dot_operations__service__pb2.SetLimitRequest.SerializeToString,
+                response_deserializer=spotline_dot_api_dot_v1_dot_operations__service__pb2.SetLimitResponse.FromString,
+                _registered_method=True)
         self.ReadLog = channel.unary_stream(
                 '/spotline.api.v1.OperationsService/ReadLog',
                 request_serializer=spotline_dot_api_dot_v1_dot_operations__service__pb2.ReadLogRequest.SerializeToString,
@@ -180,6 +185,13 @@ class OperationsServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def SetLimit(self, request, context):
+        """Raise or lower a limit on money, or a quota, that is stated.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ReadLog(self, request, context):
         """The event log as it is stored, for whoever folds it elsewhere.
         """
@@ -244,6 +256,11 @@ def add_OperationsServiceServicer_to_server(servicer, server):
                     servicer.SetAccountMode,
                     request_deserializer=spotline_dot_api_dot_v1_dot_operations__service__pb2.SetAccountModeRequest.FromString,
                     response_serializer=spotline_dot_api_dot_v1_dot_operations__service__pb2.SetAccountModeResponse.SerializeToString,
+            ),
+            'SetLimit': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetLimit,
+                    request_deserializer=spotline_dot_api_dot_v1_dot_operations__service__pb2.SetLimitRequest.FromString,
+                    response_serializer=spotline_dot_api_dot_v1_dot_operations__service__pb2.SetLimitResponse.SerializeToString,
             ),
             'ReadLog': grpc.unary_stream_rpc_method_handler(
                     servicer.ReadLog,
@@ -550,6 +567,33 @@ class OperationsService:
             '/spotline.api.v1.OperationsService/SetAccountMode',
             spotline_dot_api_dot_v1_dot_operations__service__pb2.SetAccountModeRequest.SerializeToString,
             spotline_dot_api_dot_v1_dot_operations__service__pb2.SetAccountModeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetLimit(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/spotline.api.v1.OperationsService/SetLimit',
+            spotline_dot_api_dot_v1_dot_operations__service__pb2.SetLimitRequest.SerializeToString,
+            spotline_dot_api_dot_v1_dot_operations__service__pb2.SetLimitResponse.FromString,
             options,
             channel_credentials,
             insecure,

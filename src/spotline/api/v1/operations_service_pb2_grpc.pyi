@@ -57,6 +57,8 @@ class OperationsServiceStub:
     """The mode of every account, and who has set it."""
     SetAccountMode: _grpc.UnaryUnaryMultiCallable[_operations_service_pb2.SetAccountModeRequest, _operations_service_pb2.SetAccountModeResponse]
     """Have an account acted on, or no longer."""
+    SetLimit: _grpc.UnaryUnaryMultiCallable[_operations_service_pb2.SetLimitRequest, _operations_service_pb2.SetLimitResponse]
+    """Raise or lower a limit on money, or a quota, that is stated."""
     ReadLog: _grpc.UnaryStreamMultiCallable[_operations_service_pb2.ReadLogRequest, _operations_service_pb2.ReadLogResponse]
     """The event log as it is stored, for whoever folds it elsewhere."""
 
@@ -89,6 +91,8 @@ class OperationsServiceAsyncStub(OperationsServiceStub):
     """The mode of every account, and who has set it."""
     SetAccountMode: _aio.UnaryUnaryMultiCallable[_operations_service_pb2.SetAccountModeRequest, _operations_service_pb2.SetAccountModeResponse]  # type: ignore[assignment]
     """Have an account acted on, or no longer."""
+    SetLimit: _aio.UnaryUnaryMultiCallable[_operations_service_pb2.SetLimitRequest, _operations_service_pb2.SetLimitResponse]  # type: ignore[assignment]
+    """Raise or lower a limit on money, or a quota, that is stated."""
     ReadLog: _aio.UnaryStreamMultiCallable[_operations_service_pb2.ReadLogRequest, _operations_service_pb2.ReadLogResponse]  # type: ignore[assignment]
     """The event log as it is stored, for whoever folds it elsewhere."""
 
@@ -184,6 +188,14 @@ class OperationsServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_operations_service_pb2.SetAccountModeResponse, _abc.Awaitable[_operations_service_pb2.SetAccountModeResponse]]:
         """Have an account acted on, or no longer."""
+
+    @_abc_1.abstractmethod
+    def SetLimit(
+        self,
+        request: _operations_service_pb2.SetLimitRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_operations_service_pb2.SetLimitResponse, _abc.Awaitable[_operations_service_pb2.SetLimitResponse]]:
+        """Raise or lower a limit on money, or a quota, that is stated."""
 
     @_abc_1.abstractmethod
     def ReadLog(

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dspotline/api/v1/outlook.proto\x12\x0fspotline.api.v1\"\x91\x03\n\nJobOutlook\x12\x0c\n\x04slot\x18\x01 \x01(\x03\x12\x0f\n\x07\x66utures\x18\x02 \x01(\x03\x12\x1f\n\x17on_time_probability_ppm\x18\x03 \x01(\x03\x12\x1f\n\x17\x65xpected_cost_micro_usd\x18\x04 \x01(\x03\x12\x1a\n\x12\x63ost_p10_micro_usd\x18\x05 \x01(\x03\x12\x1a\n\x12\x63ost_p50_micro_usd\x18\x06 \x01(\x03\x12\x1a\n\x12\x63ost_p90_micro_usd\x18\x07 \x01(\x03\x12\x15\n\rfinish_p10_ns\x18\x08 \x01(\x03\x12\x15\n\rfinish_p50_ns\x18\t \x01(\x03\x12\x15\n\rfinish_p90_ns\x18\n \x01(\x03\x12\"\n\x1a\x65xpected_utility_micro_usd\x18\x0b \x01(\x03\x12\x33\n\tofferings\x18\x0c \x03(\x0b\x32 .spotline.api.v1.OutlookOffering\x12\x30\n\x08policies\x18\r \x03(\x0b\x32\x1e.spotline.api.v1.OutlookPolicy\"\x8e\x01\n\x0fOutlookOffering\x12\x13\n\x0boffering_id\x18\x01 \x01(\t\x12\x11\n\tshare_ppm\x18\x02 \x01(\x03\x12\x1f\n\x17\x65xpected_cost_micro_usd\x18\x03 \x01(\x03\x12\x1f\n\x17on_time_probability_ppm\x18\x04 \x01(\x03\x12\x11\n\tmoves_ppm\x18\x05 \x01(\x03\"\x9c\x01\n\rOutlookPolicy\x12\x11\n\tpolicy_id\x18\x01 \x01(\t\x12\x12\n\nweight_ppm\x18\x02 \x01(\x03\x12\x1f\n\x17\x65xpected_cost_micro_usd\x18\x03 \x01(\x03\x12\x1f\n\x17on_time_probability_ppm\x18\x04 \x01(\x03\x12\"\n\x1a\x65xpected_utility_micro_usd\x18\x05 \x01(\x03\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dspotline/api/v1/outlook.proto\x12\x0fspotline.api.v1\"\xc1\x03\n\nJobOutlook\x12\x0c\n\x04slot\x18\x01 \x01(\x03\x12\x0f\n\x07\x66utures\x18\x02 \x01(\x03\x12\x1f\n\x17on_time_probability_ppm\x18\x03 \x01(\x03\x12\x1f\n\x17\x65xpected_cost_micro_usd\x18\x04 \x01(\x03\x12\x1a\n\x12\x63ost_p10_micro_usd\x18\x05 \x01(\x03\x12\x1a\n\x12\x63ost_p50_micro_usd\x18\x06 \x01(\x03\x12\x1a\n\x12\x63ost_p90_micro_usd\x18\x07 \x01(\x03\x12\x15\n\rfinish_p10_ns\x18\x08 \x01(\x03\x12\x15\n\rfinish_p50_ns\x18\t \x01(\x03\x12\x15\n\rfinish_p90_ns\x18\n \x01(\x03\x12\"\n\x1a\x65xpected_utility_micro_usd\x18\x0b \x01(\x03\x12\x33\n\tofferings\x18\x0c \x03(\x0b\x32 .spotline.api.v1.OutlookOffering\x12\x30\n\x08policies\x18\r \x03(\x0b\x32\x1e.spotline.api.v1.OutlookPolicy\x12.\n\x08progress\x18\x0e \x03(\x0b\x32\x1c.spotline.api.v1.OutlookStep\"S\n\x0bOutlookStep\x12\r\n\x05\x61t_ns\x18\x01 \x01(\x03\x12\x0f\n\x07low_ppm\x18\x02 \x01(\x03\x12\x12\n\nmiddle_ppm\x18\x03 \x01(\x03\x12\x10\n\x08high_ppm\x18\x04 \x01(\x03\"\x8e\x01\n\x0fOutlookOffering\x12\x13\n\x0boffering_id\x18\x01 \x01(\t\x12\x11\n\tshare_ppm\x18\x02 \x01(\x03\x12\x1f\n\x17\x65xpected_cost_micro_usd\x18\x03 \x01(\x03\x12\x1f\n\x17on_time_probability_ppm\x18\x04 \x01(\x03\x12\x11\n\tmoves_ppm\x18\x05 \x01(\x03\"\x9c\x01\n\rOutlookPolicy\x12\x11\n\tpolicy_id\x18\x01 \x01(\t\x12\x12\n\nweight_ppm\x18\x02 \x01(\x03\x12\x1f\n\x17\x65xpected_cost_micro_usd\x18\x03 \x01(\x03\x12\x1f\n\x17on_time_probability_ppm\x18\x04 \x01(\x03\x12\"\n\x1a\x65xpected_utility_micro_usd\x18\x05 \x01(\x03\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,9 +32,11 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'spotline.api.v1.outlook_pb2
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_JOBOUTLOOK']._serialized_start=51
-  _globals['_JOBOUTLOOK']._serialized_end=452
-  _globals['_OUTLOOKOFFERING']._serialized_start=455
-  _globals['_OUTLOOKOFFERING']._serialized_end=597
-  _globals['_OUTLOOKPOLICY']._serialized_start=600
-  _globals['_OUTLOOKPOLICY']._serialized_end=756
+  _globals['_JOBOUTLOOK']._serialized_end=500
+  _globals['_OUTLOOKSTEP']._serialized_start=502
+  _globals['_OUTLOOKSTEP']._serialized_end=585
+  _globals['_OUTLOOKOFFERING']._serialized_start=588
+  _globals['_OUTLOOKOFFERING']._serialized_end=730
+  _globals['_OUTLOOKPOLICY']._serialized_start=733
+  _globals['_OUTLOOKPOLICY']._serialized_end=889
 # @@protoc_insertion_point(module_scope)

@@ -39,6 +39,7 @@ class JobOutlook(_message.Message):
     EXPECTED_UTILITY_MICRO_USD_FIELD_NUMBER: _builtins.int
     OFFERINGS_FIELD_NUMBER: _builtins.int
     POLICIES_FIELD_NUMBER: _builtins.int
+    PROGRESS_FIELD_NUMBER: _builtins.int
     slot: _builtins.int
     """The first slot of the futures."""
     futures: _builtins.int
@@ -69,6 +70,10 @@ class JobOutlook(_message.Message):
     def policies(self) -> _containers.RepeatedCompositeFieldContainer[Global___OutlookPolicy]:
         """By policy, in order of weight: the mixture that a new job draws from, or the one it has."""
 
+    @_builtins.property
+    def progress(self) -> _containers.RepeatedCompositeFieldContainer[Global___OutlookStep]:
+        """How far it comes, in order of time; left out by whoever does not say."""
+
     def __init__(
         self,
         *,
@@ -85,14 +90,49 @@ class JobOutlook(_message.Message):
         expected_utility_micro_usd: _builtins.int = ...,
         offerings: _abc.Iterable[Global___OutlookOffering] | None = ...,
         policies: _abc.Iterable[Global___OutlookPolicy] | None = ...,
+        progress: _abc.Iterable[Global___OutlookStep] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cost_p10_micro_usd", b"cost_p10_micro_usd", "cost_p50_micro_usd", b"cost_p50_micro_usd", "cost_p90_micro_usd", b"cost_p90_micro_usd", "expected_cost_micro_usd", b"expected_cost_micro_usd", "expected_utility_micro_usd", b"expected_utility_micro_usd", "finish_p10_ns", b"finish_p10_ns", "finish_p50_ns", b"finish_p50_ns", "finish_p90_ns", b"finish_p90_ns", "futures", b"futures", "offerings", b"offerings", "on_time_probability_ppm", b"on_time_probability_ppm", "policies", b"policies", "slot", b"slot"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cost_p10_micro_usd", b"cost_p10_micro_usd", "cost_p50_micro_usd", b"cost_p50_micro_usd", "cost_p90_micro_usd", b"cost_p90_micro_usd", "expected_cost_micro_usd", b"expected_cost_micro_usd", "expected_utility_micro_usd", b"expected_utility_micro_usd", "finish_p10_ns", b"finish_p10_ns", "finish_p50_ns", b"finish_p50_ns", "finish_p90_ns", b"finish_p90_ns", "futures", b"futures", "offerings", b"offerings", "on_time_probability_ppm", b"on_time_probability_ppm", "policies", b"policies", "progress", b"progress", "slot", b"slot"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___JobOutlook: _TypeAlias = JobOutlook  # noqa: Y015
+
+@_typing.final
+class OutlookStep(_message.Message):
+    """How far a job is at a moment of its futures: work done of all work, parts per million."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    AT_NS_FIELD_NUMBER: _builtins.int
+    LOW_PPM_FIELD_NUMBER: _builtins.int
+    MIDDLE_PPM_FIELD_NUMBER: _builtins.int
+    HIGH_PPM_FIELD_NUMBER: _builtins.int
+    at_ns: _builtins.int
+    """The end of a slot, ns since the epoch."""
+    low_ppm: _builtins.int
+    """One future in ten has done less."""
+    middle_ppm: _builtins.int
+    """Median."""
+    high_ppm: _builtins.int
+    """One future in ten has done more."""
+    def __init__(
+        self,
+        *,
+        at_ns: _builtins.int = ...,
+        low_ppm: _builtins.int = ...,
+        middle_ppm: _builtins.int = ...,
+        high_ppm: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["at_ns", b"at_ns", "high_ppm", b"high_ppm", "low_ppm", b"low_ppm", "middle_ppm", b"middle_ppm"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___OutlookStep: _TypeAlias = OutlookStep  # noqa: Y015
 
 @_typing.final
 class OutlookOffering(_message.Message):

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1fspotline/api/v1/selection.proto\x12\x0fspotline.api.v1\"P\n\x0cPolicyWeight\x12\x11\n\tpolicy_id\x18\x01 \x01(\t\x12\x12\n\nweight_ppb\x18\x02 \x01(\x03\x12\x19\n\x11utility_micro_usd\x18\x03 \x01(\x03\"\xc1\x01\n\x0fSelectionRegret\x12\x0c\n\x04jobs\x18\x01 \x01(\x03\x12\x16\n\x0e\x62\x65st_policy_id\x18\x02 \x01(\t\x12\x1e\n\x16\x62\x65st_utility_micro_usd\x18\x03 \x01(\x03\x12\x18\n\x10regret_micro_usd\x18\x04 \x01(\x03\x12!\n\x19\x65xpected_regret_micro_usd\x18\x05 \x01(\x03\x12\x12\n\nregret_ppm\x18\x06 \x01(\x03\x12\x17\n\x0f\x62ound_micro_usd\x18\x07 \x01(\x03\"\x81\x02\n\x14PolicyWeightsUpdated\x12\r\n\x05round\x18\x01 \x01(\x03\x12\x0e\n\x06job_id\x18\x02 \x01(\t\x12\x0c\n\x04rule\x18\x03 \x01(\t\x12.\n\x07weights\x18\x04 \x03(\x0b\x32\x1d.spotline.api.v1.PolicyWeight\x12\x16\n\x0erehearsed_slot\x18\x05 \x01(\x03\x12\x1f\n\x17utility_floor_micro_usd\x18\x06 \x01(\x03\x12!\n\x19utility_ceiling_micro_usd\x18\x07 \x01(\x03\x12\x30\n\x06regret\x18\x08 \x01(\x0b\x32 .spotline.api.v1.SelectionRegretb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1fspotline/api/v1/selection.proto\x12\x0fspotline.api.v1\"P\n\x0cPolicyWeight\x12\x11\n\tpolicy_id\x18\x01 \x01(\t\x12\x12\n\nweight_ppb\x18\x02 \x01(\x03\x12\x19\n\x11utility_micro_usd\x18\x03 \x01(\x03\"\xdc\x01\n\x0fSelectionRegret\x12\x0c\n\x04jobs\x18\x01 \x01(\x03\x12\x16\n\x0e\x62\x65st_policy_id\x18\x02 \x01(\t\x12\x1e\n\x16\x62\x65st_utility_micro_usd\x18\x03 \x01(\x03\x12\x18\n\x10regret_micro_usd\x18\x04 \x01(\x03\x12!\n\x19\x65xpected_regret_micro_usd\x18\x05 \x01(\x03\x12\x12\n\nregret_ppm\x18\x06 \x01(\x03\x12\x17\n\x0f\x62ound_micro_usd\x18\x07 \x01(\x03\x12\x19\n\x11widened_micro_usd\x18\x08 \x01(\x03\"\xac\x02\n\x14PolicyWeightsUpdated\x12\r\n\x05round\x18\x01 \x01(\x03\x12\x0e\n\x06job_id\x18\x02 \x01(\t\x12\x0c\n\x04rule\x18\x03 \x01(\t\x12.\n\x07weights\x18\x04 \x03(\x0b\x32\x1d.spotline.api.v1.PolicyWeight\x12\x16\n\x0erehearsed_slot\x18\x05 \x01(\x03\x12\x1f\n\x17utility_floor_micro_usd\x18\x06 \x01(\x03\x12!\n\x19utility_ceiling_micro_usd\x18\x07 \x01(\x03\x12\x30\n\x06regret\x18\x08 \x01(\x0b\x32 .spotline.api.v1.SelectionRegret\x12\x15\n\rsampled_paths\x18\t \x01(\x03\x12\x12\n\nmisfit_ppm\x18\n \x01(\x03\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,7 +34,7 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_POLICYWEIGHT']._serialized_start=52
   _globals['_POLICYWEIGHT']._serialized_end=132
   _globals['_SELECTIONREGRET']._serialized_start=135
-  _globals['_SELECTIONREGRET']._serialized_end=328
-  _globals['_POLICYWEIGHTSUPDATED']._serialized_start=331
-  _globals['_POLICYWEIGHTSUPDATED']._serialized_end=588
+  _globals['_SELECTIONREGRET']._serialized_end=355
+  _globals['_POLICYWEIGHTSUPDATED']._serialized_start=358
+  _globals['_POLICYWEIGHTSUPDATED']._serialized_end=658
 # @@protoc_insertion_point(module_scope)

@@ -63,6 +63,7 @@ class SelectionRegret(_message.Message):
     EXPECTED_REGRET_MICRO_USD_FIELD_NUMBER: _builtins.int
     REGRET_PPM_FIELD_NUMBER: _builtins.int
     BOUND_MICRO_USD_FIELD_NUMBER: _builtins.int
+    WIDENED_MICRO_USD_FIELD_NUMBER: _builtins.int
     jobs: _builtins.int
     """Jobs whose policy was drawn and whose feedback has come."""
     best_policy_id: _builtins.str
@@ -79,6 +80,10 @@ class SelectionRegret(_message.Message):
     """What the expected regret cannot exceed, micro-USD, delays included; 0 where nothing is
     guaranteed in dollars.
     """
+    widened_micro_usd: _builtins.int
+    """How much of the bound is there because spot counts were only believed, micro-USD: for the
+    sampling of their paths, and for what was believed.
+    """
     def __init__(
         self,
         *,
@@ -89,10 +94,11 @@ class SelectionRegret(_message.Message):
         expected_regret_micro_usd: _builtins.int = ...,
         regret_ppm: _builtins.int = ...,
         bound_micro_usd: _builtins.int = ...,
+        widened_micro_usd: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["best_policy_id", b"best_policy_id", "best_utility_micro_usd", b"best_utility_micro_usd", "bound_micro_usd", b"bound_micro_usd", "expected_regret_micro_usd", b"expected_regret_micro_usd", "jobs", b"jobs", "regret_micro_usd", b"regret_micro_usd", "regret_ppm", b"regret_ppm"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["best_policy_id", b"best_policy_id", "best_utility_micro_usd", b"best_utility_micro_usd", "bound_micro_usd", b"bound_micro_usd", "expected_regret_micro_usd", b"expected_regret_micro_usd", "jobs", b"jobs", "regret_micro_usd", b"regret_micro_usd", "regret_ppm", b"regret_ppm", "widened_micro_usd", b"widened_micro_usd"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -112,6 +118,8 @@ class PolicyWeightsUpdated(_message.Message):
     UTILITY_FLOOR_MICRO_USD_FIELD_NUMBER: _builtins.int
     UTILITY_CEILING_MICRO_USD_FIELD_NUMBER: _builtins.int
     REGRET_FIELD_NUMBER: _builtins.int
+    SAMPLED_PATHS_FIELD_NUMBER: _builtins.int
+    MISFIT_PPM_FIELD_NUMBER: _builtins.int
     round: _builtins.int
     """Counts the updates, from 1."""
     job_id: _builtins.str
@@ -124,6 +132,14 @@ class PolicyWeightsUpdated(_message.Message):
     """What scales to 0, micro-USD: minus the most the job can cost."""
     utility_ceiling_micro_usd: _builtins.int
     """What scales to 1, micro-USD: the job's value."""
+    sampled_paths: _builtins.int
+    """Where spot counts were only believed: the utilities are means over so many paths of them; 0 if
+    counts were known.
+    """
+    misfit_ppm: _builtins.int
+    """How far those paths may be from the belief by all that was seen: total variation, at most, parts
+    per million.
+    """
     @_builtins.property
     def weights(self) -> _containers.RepeatedCompositeFieldContainer[Global___PolicyWeight]:
         """One per policy."""
@@ -143,10 +159,12 @@ class PolicyWeightsUpdated(_message.Message):
         utility_floor_micro_usd: _builtins.int = ...,
         utility_ceiling_micro_usd: _builtins.int = ...,
         regret: Global___SelectionRegret | None = ...,
+        sampled_paths: _builtins.int = ...,
+        misfit_ppm: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["regret", b"regret"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["job_id", b"job_id", "regret", b"regret", "rehearsed_slot", b"rehearsed_slot", "round", b"round", "rule", b"rule", "utility_ceiling_micro_usd", b"utility_ceiling_micro_usd", "utility_floor_micro_usd", b"utility_floor_micro_usd", "weights", b"weights"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["job_id", b"job_id", "misfit_ppm", b"misfit_ppm", "regret", b"regret", "rehearsed_slot", b"rehearsed_slot", "round", b"round", "rule", b"rule", "sampled_paths", b"sampled_paths", "utility_ceiling_micro_usd", b"utility_ceiling_micro_usd", "utility_floor_micro_usd", b"utility_floor_micro_usd", "weights", b"weights"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

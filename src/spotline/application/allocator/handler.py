@@ -25,7 +25,7 @@ from spotline.application.allocator.jobs_state import JobsState as JobsState
 from spotline.application.allocator.statements import stated_again, unattended_again
 from spotline.application.operations.fold import OPERATIONS_EVENTS
 from spotline.application.outlook.following import FOLLOWED, Following
-from spotline.application.selector.state import SelectorOptions
+from spotline.application.selector.options import SelectorOptions
 from spotline.application.spec import NOTHING, Context, Outcome, Spec, Timer
 from spotline.application.tenancy import check_tenant
 from spotline.domain.events.agreement import OrphanReapRequested
@@ -57,7 +57,7 @@ from spotline.domain.events.lifecycle import (
     JobSubmitted,
     JobUpdated,
 )
-from spotline.domain.events.limits import LimitReached
+from spotline.domain.events.limits import LimitReached, LimitSet
 from spotline.domain.events.market import MarketOpened, SlotOpened
 from spotline.domain.events.modes import AccountModeSet
 from spotline.domain.events.parking import EntryParked, ParkedEntryDropped, ParkedEntryRetried
@@ -118,7 +118,7 @@ SPEC = Spec(
         ValueTableReady,
         # What those want who run Spotline.
         *(EntryParked, ParkedEntryRetried, ParkedEntryDropped),
-        *(BuyingFrozen, BuyingUnfrozen, OrphanReapRequested, AccountModeSet),
+        *(BuyingFrozen, BuyingUnfrozen, OrphanReapRequested, AccountModeSet, LimitSet),
     ),
     decides=(ValueTableReady,),
 )

@@ -64,6 +64,7 @@ from spotline.domain.events.lifecycle import (
     JobSubmitted,
     JobUpdated,
 )
+from spotline.domain.events.limits import LimitSet
 from spotline.domain.events.market import MarketOpened, SlotOpened
 from spotline.domain.events.modes import AccountModeSet
 from spotline.domain.events.parking import EntryParked
@@ -78,6 +79,7 @@ from spotline.domain.ledger.billing import OfferingPrice, SlotPrices
 from spotline.domain.ledger.cooldowns import OfferingPlace
 from spotline.domain.ledger.job_records import JobEvent, JobRecord
 from spotline.domain.limits.freezes import Freezes, Purchase
+from spotline.domain.limits.raised import LimitAt
 from spotline.domain.market.notice import announced_notice_s
 from spotline.domain.market.offering import CapacityType, Offering
 from spotline.domain.policies.answer import DecisionReason
@@ -119,6 +121,7 @@ SPEC = Spec(
         BuyingFrozen,
         BuyingUnfrozen,
         AccountModeSet,
+        LimitSet,
         OrphanReapRequested,
         # Beside what it acts on, what log, ledger and cloud are compared by.
         *(CapacityReported, CapacityLost, CostAccrued, OrphanFound, OrphanSettled),
@@ -153,7 +156,8 @@ class ActuateState:
 
     `pipelines` are commands that wait for a revision, by job and offering; `carried` those that go
     with the revision decided last. `freezes` say where nothing is bought, `log` is what ledger and
-    cloud are compared with, `proofs` what commands are proved by. `revision` is the open slot's last one, -1 before its first.
+    cloud are compared with, `proofs` what commands are proved by, `limits_set` the limits that people
+    have set since. `revision` is the open slot's last one, -1 before its first.
     `resumed_slot` is the last slot that was open in a part of the log that is lost, -1 once the
     next one has opened.
     """
@@ -170,6 +174,7 @@ class ActuateState:
     freezes: Freezes = field(default_factory=Freezes)
     log: LogFold = field(default_factory=LogFold)
     proofs: Proofs = field(default_factory=Proofs)
+    limits_set: dict[LimitAt, LimitSet] = field(default_factory=dict)
 
 
 class ActuateHandler:
@@ -212,6 +217,8 @@ class ActuateHandler:
             state.freezes.end(event.freeze_id)
         elif isinstance(event, AccountModeSet):
             note_mode(state.freezes, event)
+        elif isinstance(event, LimitSet):
+            state.limits_set[event.at] = event
         elif isinstance(event, SlotDecided) and _of_open_slot(state, event):
             state.carried = tuple(
                 _with_revision(waiting, event) for _, waiting in sorted(state.pipelines.items())
@@ -293,6 +300,7 @@ class ActuateHandler:
             stops=_stops(state, commands),
             log=log,
             urgent=_urgent(state, commands),
+            limits=tuple(event.limit for event in state.limits_set.values()),
         )
         return Outcome(calls=(replace(call, request=request),))
 

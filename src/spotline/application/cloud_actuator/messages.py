@@ -11,6 +11,7 @@ from spotline.domain.ledger.billing import SlotPrices
 from spotline.domain.ledger.cooldowns import OfferingPlace
 from spotline.domain.ledger.job_records import JobRecord
 from spotline.domain.limits.freezes import FreezeScope
+from spotline.domain.limits.raised import NewLimit
 from spotline.domain.market.offering import CapacityType, Quote
 
 
@@ -54,7 +55,9 @@ class StoppedLaunch:
 
 
 @canonical_as(
-    "ApplyRevisionRequest", "revision at prices commands last", later="places stops log urgent"
+    "ApplyRevisionRequest",
+    "revision at prices commands last",
+    later="places stops log urgent limits",
 )
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplyRevisionRequest:
@@ -62,7 +65,8 @@ class ApplyRevisionRequest:
 
     `places` are those of the offerings commanded, as far as known, `stops` what stands against
     launches, `log` what the log says by now, `urgent` the commands whose on-demand a deadline cannot
-    wait for any longer; they are no part of its digest.
+    wait for any longer, `limits` what people have set in the place of stated ones; they are no part of
+    its digest.
     """
 
     revision: int
@@ -74,6 +78,7 @@ class ApplyRevisionRequest:
     stops: tuple[StoppedLaunch, ...] = field(default=(), repr=False)
     log: LogView | None = field(default=None, repr=False, compare=False)
     urgent: frozenset[str] = field(default=frozenset(), repr=False, compare=False)
+    limits: tuple[NewLimit, ...] = field(default=(), repr=False, compare=False)
 
     @property
     def replacing(self) -> frozenset[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from spotline.application.cloud_actuator.messages import ApplyRevisionRequest
 from spotline.application.cloud_actuator.ports import Ledger
@@ -10,6 +11,7 @@ from spotline.domain.events.capacity import CostAccrued
 from spotline.domain.ledger.billing import bill
 from spotline.domain.ledger.caps import Caps, Permit
 from spotline.domain.ledger.intents import HeldInstance, Intent, RevisionPlan, plan_revision
+from spotline.domain.limits.raised import in_force
 from spotline.domain.limits.spending import SpentIn
 from spotline.domain.market.offering import CapacityType
 from spotline.domain.units import NS_PER_S
@@ -22,6 +24,12 @@ class RevisionPlanning:
 
     def __init__(self, ledger: Ledger, caps: Caps) -> None:
         self._ledger, self._caps = ledger, caps
+
+    def _caps_of(self, request: ApplyRevisionRequest) -> Caps:
+        """The caps, with the limits that people have set since."""
+        if not request.limits:
+            return self._caps
+        return replace(self._caps, spending=in_force(self._caps.spending, request.limits))
 
     async def pending_of(self, request: ApplyRevisionRequest) -> list[Intent]:
         """What was to be done for this revision when it was last tried."""
@@ -38,7 +46,7 @@ class RevisionPlanning:
         barred: Mapping[tuple[str, CapacityType], Permit],
     ) -> list[Intent]:
         """The intents of this revision, written before anything is done."""
-        at = request.at
+        at, caps = request.at, self._caps_of(request)
         known = await self._ledger.intents([command.command_id for command in request.commands])
         attempts: dict[str, int] = {}
         commands = []
@@ -57,7 +65,7 @@ class RevisionPlanning:
                 slot_s=at.slot_s,
                 ts_ns=at.ts_ns,
                 prices=request.prices.by_offering(),
-                caps=self._caps,
+                caps=caps,
                 spent_micro_usd=await self._spent(request),
                 launches_last_minute=await self._ledger.launches_since(at.ts_ns - _MINUTE_NS),
                 attempts=attempts,
@@ -76,7 +84,7 @@ class RevisionPlanning:
 
         Empty where no cap needs it.
         """
-        if self._caps.most_micro_usd_per_job is None:
+        if self._caps_of(request).most_micro_usd_per_job is None:
             return {}
         spent = dict(await self._ledger.spend_by_job())
         for command in request.commands:
@@ -95,7 +103,7 @@ class RevisionPlanning:
         """
         at = request.at
         found: dict[int, dict[tuple[str, CapacityType], int]] = {}
-        for span_s in self._caps.spending.spans_s:
+        for span_s in self._caps_of(request).spending.spans_s:
             # What is decided now is held until the slot ends: so long is the time that counts.
             first = at.slot - max(0, -(-span_s // at.slot_s) - 1)
             charges = await self._ledger.charges_since(first)

@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 from spotline.application.allocator.jobs_state import JobsState
@@ -27,7 +26,7 @@ from spotline.domain.events.capacity import CapacityReported, ProvisioningComman
 from spotline.domain.events.market import MarketOpened, SlotOpened
 from spotline.domain.events.placement import PipelineProvisioningCommanded
 from spotline.domain.market.offering import Offering
-from spotline.domain.units import NS_PER_S, S_PER_HOUR, cost_micro_usd
+from spotline.domain.units import NS_PER_S, S_PER_HOUR, cost_micro_usd, utc_iso, utc_month
 
 FocusRow = dict[str, str]
 """Cells by column; an empty one is null."""
@@ -309,7 +308,7 @@ class FocusLedger:
         reservation = offering.reservation
         name = (reservation.plan if reservation is not None else "") or offering.offering_id
         start_ns = self._start_ns(slot)
-        month = _month(start_ns)[0][:7]
+        month = utc_iso(start_ns)[:7]
         held = self._commitments.get((name, month))
         if held is None:
             held = _Commitment(
@@ -332,7 +331,7 @@ class FocusLedger:
     def _blank(self, offering: Offering, start_ns: int, end_ns: int) -> FocusRow:
         """A row with what is the same for all charges of an offering in a period."""
         account = offering.account or offering.provider
-        month_start, month_end = _month(start_ns)
+        month_start, month_end = map(utc_iso, utc_month(start_ns))
         return dict.fromkeys(COLUMNS, "") | {
             "AvailabilityZone": offering.zone,
             "BillingAccountId": account,
@@ -341,8 +340,8 @@ class FocusLedger:
             "BillingPeriodStart": month_start,
             "BillingPeriodEnd": month_end,
             "ChargeCategory": "Usage",
-            "ChargePeriodStart": _instant(start_ns),
-            "ChargePeriodEnd": _instant(end_ns),
+            "ChargePeriodStart": utc_iso(start_ns),
+            "ChargePeriodEnd": utc_iso(end_ns),
             "InvoiceIssuerName": offering.provider,
             "ProviderName": offering.provider,
             "PublisherName": offering.provider,
@@ -390,15 +389,3 @@ def _hours(instance_s: int) -> str:
 
 def _tags(**values: str) -> str:
     return json.dumps({name: value for name, value in values.items() if value}, sort_keys=True)
-
-
-def _instant(ts_ns: int) -> str:
-    return f"{datetime.fromtimestamp(ts_ns // NS_PER_S, tz=UTC):%Y-%m-%dT%H:%M:%SZ}"
-
-
-def _month(ts_ns: int) -> tuple[str, str]:
-    """First moment of the calendar month (UTC) that a time lies in, and of the next one."""
-    at = datetime.fromtimestamp(ts_ns // NS_PER_S, tz=UTC)
-    start = at.replace(day=1, hour=0, minute=0, second=0)
-    end = (start + timedelta(days=32)).replace(day=1)
-    return f"{start:%Y-%m-%dT%H:%M:%SZ}", f"{end:%Y-%m-%dT%H:%M:%SZ}"

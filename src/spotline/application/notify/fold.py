@@ -14,7 +14,7 @@ from spotline.application.page.about import NOTHING_KNOWN, About
 from spotline.application.page.applied import Applied
 from spotline.application.page.jobs import SeenJob, job_row
 from spotline.application.page.state import PageState
-from spotline.application.page.trouble import TroubleFound, TroubleKind, troubles_of_jobs
+from spotline.application.page.trouble import TroubleFound, TroubleKind, told_of_jobs
 from spotline.application.tenancy import check_tenant
 from spotline.application.unfit import Unfit
 from spotline.domain.events.lifecycle import JobClosed, JobSubmitted
@@ -93,7 +93,7 @@ class AlertFold:
         """Alerts of a slot that has opened."""
         rows = [job_row(self._state, job_id) for job_id in self._open]
         found: dict[_Standing, TroubleFound] = {}
-        for trouble in troubles_of_jobs(self._state, rows, self.about):
+        for trouble in told_of_jobs(self._state, rows, self.about):
             place = _place_of(trouble)
             if place is not None:
                 found.setdefault(place, trouble)

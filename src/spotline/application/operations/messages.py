@@ -8,7 +8,7 @@ from typing import ClassVar
 from spotline.application.market_view import ClockReading
 from spotline.application.paging import PagedQuery
 from spotline.domain.events.agreement import AgreementChecked, OrphanFound
-from spotline.domain.events.limits import LimitReached
+from spotline.domain.events.limits import LimitKind, LimitReached, LimitSet
 from spotline.domain.events.modes import AccountModeSet
 from spotline.domain.events.parking import EntryParked
 from spotline.domain.limits.freezes import Freeze, FreezeScope
@@ -204,6 +204,29 @@ class ModeWanted:
     account: str
     mode: Mode
     reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitWanted:
+    """Have another limit count than settings state, and say why; `most` in micro-USD or instances."""
+
+    message_name: ClassVar[str] = "SetLimitRequest"
+
+    request_id: str
+    kind: LimitKind
+    most: int
+    reason: str
+    key: str = ""
+    span_s: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitNowSet:
+    """It counts."""
+
+    message_name: ClassVar[str] = "SetLimitResponse"
+
+    set: LimitSet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,13 +11,15 @@ from dataclasses import dataclass, field
 
 from spotline.application.market_view import ClockReading
 from spotline.application.operations.messages import LimitsInForce, QuotaUse, SpendUse
-from spotline.application.selector.state import SelectorOptions
+from spotline.application.selector.limits_set import options_in_force
+from spotline.application.selector.options import SelectorOptions
 from spotline.domain.events.capacity import CapacityReported, CostAccrued
 from spotline.domain.events.event import Event
 from spotline.domain.events.lifecycle import JobAdvanced, JobClosed, JobUpdated
-from spotline.domain.events.limits import LimitAction, LimitReached
+from spotline.domain.events.limits import LimitAction, LimitReached, LimitSet
 from spotline.domain.events.market import SlotOpened
 from spotline.domain.limits.judgement import FORWARD
+from spotline.domain.limits.raised import LimitAt
 from spotline.domain.limits.spend_book import SpendBook, by_capacity_type
 from spotline.domain.limits.spending import NO_LIMIT, SPANS_S, SpendLimit
 from spotline.domain.market.offering import CapacityType
@@ -25,7 +27,7 @@ from spotline.domain.market.slot_quote import SlotQuote
 
 SPENDING_EVENTS = (
     *(SlotOpened, CostAccrued, JobAdvanced, CapacityReported),
-    *(LimitReached, JobUpdated, JobClosed),
+    *(LimitReached, LimitSet, JobUpdated, JobClosed),
 )
 """All that the fold takes."""
 
@@ -38,7 +40,8 @@ class SpendingState:
     """What was spent in the last month of market time, and the jobs that are at a limit.
 
     `spend` is by bucket of slots, `at_limit` the last that was said of a limit that a job has
-    reached, by job, `quotes` those of the open slot and of the last one.
+    reached, by job, `limits_set` what people have set in the place of stated limits, `quotes` those
+    of the open slot and of the last one.
     """
 
     slot: int = -1
@@ -46,6 +49,7 @@ class SpendingState:
     spend: SpendBook = field(default_factory=SpendBook)
     quotes: dict[int, tuple[SlotQuote, ...]] = field(default_factory=dict)
     at_limit: dict[str, LimitReached] = field(default_factory=dict)
+    limits_set: dict[LimitAt, LimitSet] = field(default_factory=dict)
 
     def fold(self, event: Event) -> None:
         """Apply an event; nothing else changes it."""
@@ -69,6 +73,8 @@ class SpendingState:
                     self.at_limit.pop(event.job_id, None)
                 else:
                     self.at_limit[event.job_id] = event
+            case LimitSet():
+                self.limits_set[event.at] = event
             case JobUpdated() | JobClosed():
                 # Its owner has changed it, so that it is judged anew, or it is over.
                 self.at_limit.pop(event.job_id, None)
@@ -109,6 +115,7 @@ def limits_in_force(
 
     `held` are the instances of each quota pool.
     """
+    options = options_in_force(options, state.limits_set)
     spending = options.limits_on_spending
     return LimitsInForce(
         jobs_judged=options.limits,
@@ -124,6 +131,40 @@ def limits_in_force(
         micro_usd_per_job=spending.micro_usd_per_job,
         stated=spending.stated() if options.spending else (),
     )
+
+
+def room_again_s(state: SpendingState, use: SpendUse) -> int | None:
+    """Seconds until less than a limit is used, if nothing more is spent; None: it has no such time.
+
+    What was spent leaves the time that a limit is about slot by slot, or bucket by bucket.
+    """
+    if use.limit_micro_usd is None or not state.slot_s or use.span not in SPANS_S:
+        return None
+    kinds = {
+        kind for kind in CapacityType if use.what not in _OF_KIND or _OF_KIND[use.what] is kind
+    }
+
+    def used(shift: int) -> int:
+        return sum(
+            cost
+            for (tenant, kind), cost in state.spent_in(
+                SPANS_S[use.span] - shift * state.slot_s
+            ).items()
+            if kind in kinds and use.tenant in ("", tenant)
+        )
+
+    slots = SPANS_S[use.span] // state.slot_s
+    low, high = 0, slots
+    while low < high:
+        middle = (low + high) // 2
+        if used(middle) < use.limit_micro_usd:
+            high = middle
+        else:
+            low = middle + 1
+    return low * state.slot_s if used(low) < use.limit_micro_usd else slots * state.slot_s
+
+
+_OF_KIND = {"spot": CapacityType.SPOT, "on-demand": CapacityType.ON_DEMAND}
 
 
 def _uses(state: SpendingState, options: SelectorOptions) -> Iterator[SpendUse]:

@@ -16,7 +16,8 @@ from spotline.application.rollback import Rollback
 from spotline.application.selector.fold import fold
 from spotline.application.selector.job_run import JobRun, RunPhase
 from spotline.application.selector.learning import learner_of
-from spotline.application.selector.state import SelectorOptions, SelectorState, state_at_start
+from spotline.application.selector.options import SelectorOptions
+from spotline.application.selector.state import SelectorState, state_at_start
 from spotline.domain.events.allocation import AllocationAnswered, ShadowPricesUpdated
 from spotline.domain.events.capacity import LaunchRefused, SlotDecided
 from spotline.domain.events.event import Event

@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from spotline.application.allocation.allocate import allocate
 from spotline.application.allocation.messages import AllocateRequest, Alternative, JobTask
 from spotline.application.outlook.places import FuturePlace, Left
-from spotline.application.selector.state import SelectorOptions, SelectorState
+from spotline.application.selector.egress import copy_micro_usd
+from spotline.application.selector.options import SelectorOptions
+from spotline.application.selector.state import SelectorState
 from spotline.domain.events.forecast import ForecastIssued
 from spotline.domain.jobs.job import Job
 from spotline.domain.jobs.lot import Lot, holding_of
@@ -19,7 +21,7 @@ from spotline.domain.policies.answer import DecisionReason, JobAnswer, Move
 from spotline.domain.policies.interface import START, Memory
 from spotline.domain.policies.registry import policy_named
 from spotline.domain.solvers.table_spec import TableUse
-from spotline.domain.units import NS_PER_S, cost_micro_usd
+from spotline.domain.units import NS_PER_S, PPM, cost_micro_usd
 
 _MODEL_ID = "law"
 
@@ -48,7 +50,10 @@ class Beginning:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LifeAhead:
-    """How a job fares in one future: `finished_slot` counts from 1 in its life, 0: never."""
+    """How a job fares in one future: `finished_slot` counts from 1 in its life, 0: never.
+
+    `progress_ppm` is the work done at the end of each slot that was lived through.
+    """
 
     home: str
     policy_id: str
@@ -57,6 +62,7 @@ class LifeAhead:
     finished_slot: int
     on_time: bool
     moves: int
+    progress_ppm: tuple[int, ...] = ()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -116,6 +122,7 @@ class FutureLife:
             launched=begins.launched,
         )
         self._finished = self.elapsed if self._done else 0
+        self._progress_ppm: list[int] = []
         self._slots = next(iter(course.places.values())).spot.shape[1]
 
     @property
@@ -181,6 +188,8 @@ class FutureLife:
         now.state = advance(place.program, now.state, held, held_s=slot_s, interrupted=interrupted)
         self.at += 1
         self.elapsed += 1
+        done = now.state.progress_quanta * PPM // place.program.work_quanta
+        self._progress_ppm.append(min(PPM, done))
         if self._done:
             self._finished = self.elapsed
 
@@ -197,6 +206,7 @@ class FutureLife:
             finished_slot=finished,
             on_time=0 < finished <= program.deadline_slots,
             moves=self._now.moves,
+            progress_ppm=tuple(self._progress_ppm),
         )
 
     def _request(self, left: Mapping[str, Left]) -> AllocateRequest:
@@ -296,7 +306,7 @@ def _alternatives(
         overhead_s, cost = place.program.launch_s, 0
         if now.launched:
             overhead_s = max(overhead_s, course.job.overheads.migrate_s)
-            cost = course.state.egress_micro_usd(course.job, now.home, offering_id, course.options)
+            cost = copy_micro_usd(course.state, course.job, now.home, offering_id, course.options)
             if _held_back(course, now, offering_id, cost):
                 continue
         found.append(

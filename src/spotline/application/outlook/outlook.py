@@ -33,7 +33,9 @@ from spotline.application.selector.offering_choice import (
     best_offering,
     other_offerings,
 )
-from spotline.application.selector.state import SelectorOptions, SelectorState
+from spotline.application.selector.options import SelectorOptions
+from spotline.application.selector.rescuing import RescueRoom
+from spotline.application.selector.state import SelectorState
 from spotline.application.selector.tables import taken_by
 from spotline.domain.events.market import SlotOpened
 from spotline.domain.forecasting.law_book import LawBook
@@ -123,6 +125,7 @@ def lives_of(
         lives=tuple(lives),
         first_slot_start_ns=ahead.first_slot_start_ns,
         slot_ns=state.current.slot_s * NS_PER_S,
+        elapsed_slots=ahead.begins[0].elapsed_slots,
     )
 
 
@@ -320,6 +323,7 @@ def _homes(
 ) -> list[str]:
     """Where the selector would place the job in each future, empty where nowhere."""
     running = taken_by(arrives, arrives.running(), options)
+    full = _full_for(arrives, job, options)
     past = [opened for opened, _ in arrives.history[-RECENT_SLOTS:]]
     homes = []
     for future in range(market.futures):
@@ -328,8 +332,15 @@ def _homes(
             for slot in range(max(0, waits - RECENT_SLOTS), waits + 1)
         ]
         recent = [*past, *ahead[:-1]][-RECENT_SLOTS:]
-        homes.append(best_offering(job, arrives.offerings, ahead[-1], recent, running) or "")
+        home = best_offering(job, arrives.offerings, ahead[-1], recent, running, full)
+        homes.append(home or "")
     return homes
+
+
+def _full_for(arrives: SelectorState, job: Job, options: SelectorOptions) -> frozenset[str]:
+    """Where others may need all on-demand in stock, so that the selector would not place the job."""
+    room = RescueRoom.of(arrives, arrives.running(), options)
+    return room.full_for(arrives, JobRun(job=job))
 
 
 def _opened_in(like: SlotOpened, market: MarketFutures, future: int, slot: int) -> SlotOpened:
@@ -364,7 +375,10 @@ def _tabled(
         return (home,)
     past = [opened for opened, _ in arrives.history]
     running = taken_by(arrives, arrives.running(), options)
-    others = other_offerings(job, home, arrives.offerings, arrives.current, past, running)
+    full = _full_for(arrives, job, options)
+    others = other_offerings(
+        job, home, arrives.offerings, arrives.current, past, running, full=full
+    )
     return (home, *others)
 
 

@@ -127,7 +127,7 @@ def future_places(
         if table is not None:
             same = named is not None and named.law_id == table.named.law_id
             run_state = law_state if same else _states(table.named.law, past, spot)
-        reserve_slots, rescue = state.on_demand_stock(job, offering_id)
+        reserve_slots, rescue = state.stock_ahead(job.allowed_counts, offering_id)
         found[offering_id] = FuturePlace(
             offering=offering,
             program=program,

@@ -6,17 +6,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from spotline.application.outlook.lives import LifeAhead
-from spotline.domain.jobs.outlook import JobOutlook, OutlookOffering, OutlookPolicy
+from spotline.domain.jobs.outlook import (
+    JobOutlook,
+    OutlookOffering,
+    OutlookPolicy,
+    OutlookStep,
+)
 from spotline.domain.units import PPM
+
+MOST_STEPS = 48
+"""Of a job's progress at most so many moments are told: a quote is kept in the log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LivesAhead:
-    """A job's life in every future, counted in slots from its first."""
+    """A job's life in every future, counted in slots from its first; `elapsed_slots` lie behind it."""
 
     lives: tuple[LifeAhead, ...]
     first_slot_start_ns: int
     slot_ns: int
+    elapsed_slots: int = 0
 
 
 def summed_up(slot: int, ahead: LivesAhead) -> JobOutlook:
@@ -49,7 +58,35 @@ def summed_up(slot: int, ahead: LivesAhead) -> JobOutlook:
         ),
         offerings=_by_offering(lives),
         policies=_by_policy(lives),
+        progress=_progress(ahead),
     )
+
+
+def _progress(ahead: LivesAhead) -> tuple[OutlookStep, ...]:
+    """How far it comes, until all is done in nine futures of ten or nothing more happens.
+
+    Of many slots every so many-th is told, and the last.
+    """
+    courses = [life.progress_ppm for life in ahead.lives if life.progress_ppm]
+    first_ns = ahead.first_slot_start_ns + ahead.elapsed_slots * ahead.slot_ns
+    steps = []
+    for at in range(max(map(len, courses), default=0)):
+        # Whoever is done, or out of time, stays where he is.
+        low, middle, high = _quantiles(
+            sorted(course[min(at, len(course) - 1)] for course in courses)
+        )
+        steps.append(
+            OutlookStep(
+                at_ns=first_ns + (at + 1) * ahead.slot_ns,
+                low_ppm=low,
+                middle_ppm=middle,
+                high_ppm=high,
+            )
+        )
+        if low >= PPM:
+            break
+    every = -(-len(steps) // MOST_STEPS) or 1
+    return tuple(step for at, step in enumerate(steps) if (len(steps) - 1 - at) % every == 0)
 
 
 def _quantiles(ordered: Sequence[int]) -> tuple[int, int, int]:

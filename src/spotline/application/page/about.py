@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from spotline.application.operations.fold import ParkedKey
 from spotline.application.operations.messages import LimitsInForce, SystemStatus
 from spotline.application.page.replaying import ReplayShown
-from spotline.application.selector.state import SelectorOptions
+from spotline.application.selector.options import SelectorOptions
 from spotline.domain.jobs.outlook import JobOutlook
 
 

@@ -17,7 +17,9 @@ from spotline.application.explaining.messages import DecisionExplanation, Decisi
 from spotline.application.market_view import MarketStatus
 from spotline.application.operations.messages import (
     AccountModes,
+    LimitNowSet,
     LimitsInForce,
+    LimitWanted,
     ModeSet,
     ModeWanted,
     Orphans,
@@ -110,6 +112,10 @@ class OperatorActs(Protocol):
 
     async def account_modes(self) -> AccountModes:
         """The mode of every account."""
+        ...
+
+    async def set_limit(self, wanted: LimitWanted) -> LimitNowSet:
+        """Have another limit count than settings state."""
         ...
 
     async def set_account_mode(self, wanted: ModeWanted) -> ModeSet:

@@ -115,7 +115,12 @@ class Span:
 
 
 def gantt(
-    spans: Sequence[LotSpan], marks: Sequence[JobSign], span: Span, names: Mapping[str, str]
+    spans: Sequence[LotSpan],
+    marks: Sequence[JobSign],
+    span: Span,
+    names: Mapping[str, str],
+    *,
+    width: int = WIDTH,
 ) -> Gantt:
     """Lay out what a job held, a lane for each offering and kind, and what happened below.
 
@@ -123,8 +128,10 @@ def gantt(
     ----------
     names
         What an offering is called, by its id.
+    width
+        Of the drawing.
     """
-    scale = (WIDTH - LEFT - RIGHT) / max(1, span.end_ns - span.begin_ns)
+    scale = (width - LEFT - RIGHT) / max(1, span.end_ns - span.begin_ns)
 
     def x_of(at_ns: int) -> float:
         inside = min(max(at_ns, span.begin_ns), span.end_ns)
@@ -155,13 +162,15 @@ def gantt(
     goes_on = not span.over and span.begin_ns < span.now_ns < span.end_ns
     left_out = len(keys) - len(shown)
     return Gantt(
-        width=WIDTH,
+        width=width,
         height=TOP + max(1, len(lanes)) * pitch,
         left=LEFT,
         lanes=tuple(lanes),
         bars=tuple(bars),
         signs=tuple(signs),
-        ticks=tuple(Tick(x=x_of(at), text=text) for at, text in _ticks(span)),
+        ticks=tuple(
+            Tick(x=x_of(at), text=text) for at, text in _ticks(span, _TICKS * width // WIDTH)
+        ),
         deadline_x=x_of(span.deadline_ns) if inside else None,
         now_x=x_of(span.now_ns) if goes_on else None,
         left_out=left_out + sum(max(0, _count(marks, kind) - MOST_MARKS) for kind in kinds),
@@ -206,10 +215,10 @@ def _clock(at_ns: int) -> str:
     return f"{datetime.fromtimestamp(at_ns // NS_PER_S, tz=UTC):%Y-%m-%d %H:%M UTC}"
 
 
-def _ticks(span: Span) -> list[tuple[int, str]]:
-    """Round moments inside, at most about `_TICKS`; a new day is named by its date."""
+def _ticks(span: Span, most: int) -> list[tuple[int, str]]:
+    """Round moments inside, at most about `most`; a new day is named by its date."""
     length_s = max(1, (span.end_ns - span.begin_ns) // NS_PER_S)
-    step_s = next((step for step in _STEPS_S if length_s / step <= _TICKS), length_s // _TICKS + 1)
+    step_s = next((step for step in _STEPS_S if length_s / step <= most), length_s // most + 1)
     first_s = -(-(span.begin_ns // NS_PER_S) // step_s) * step_s
     ticks = []
     day = ""

@@ -6,12 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from spotline.application.board.otherwise import OtherLives, other_lives
+from spotline.application.page.certified import certified_bound
 from spotline.application.page.holdings import JobPast
 from spotline.application.page.state import PageState
 from spotline.application.read_model.ports import InputProblem, ViewRefused, refused_input
 from spotline.contracts.reasons import Reason
+from spotline.domain.certificates.met import MetBound
 from spotline.domain.jobs.job import Job
 from spotline.domain.jobs.outlook import JobOutlook
+from spotline.domain.jobs.program import Holding
+from spotline.domain.market.named_law import NamedLaw
 from spotline.domain.policies.compiled import replay_pool
 from spotline.domain.policies.registry import BASELINES, FALLBACK_POLICY_ID, policy_named
 from spotline.domain.policies.replay import JobResult, SlotRecord, clairvoyant_optimum
@@ -78,28 +82,43 @@ class Expected:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Fan:
+    """Work done in sampled futures, percent: one future in ten has less than `low`, one more than `high`.
+
+    Not `by_slot`: lines are straight from where the job stood to the quantiles of when it is done.
+    """
+
+    low: Course
+    middle: Course
+    high: Course
+    by_slot: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProgressLines:
     """Work done over time, percent: so far, evenly to the deadline, and as it is expected.
 
-    `quick` and `slow` are what one future in ten is quicker than, and one in ten slower; empty
-    where nothing is expected. `latest` is on-demand alone, begun at the last moment.
+    `latest` is on-demand alone, begun at the last moment. `begun` is what was expected as it began.
     """
 
     done: Course
     even: Course
     latest: Course
-    quick: Course = ()
-    middle: Course = ()
-    slow: Course = ()
+    now: Fan | None = None
+    begun: Fan | None = None
 
 
 def progress_lines(
     state: PageState,
     job_id: str,
     expected: Expected | None,
+    begun: Expected | None,
     latest_start_ns: int,
 ) -> ProgressLines:
-    """The lines of a job's progress; `latest_start_ns` is 0 where it is over or runs nowhere."""
+    """The lines of a job's progress; `latest_start_ns` is 0 where it is over or runs nowhere.
+
+    `expected` is what is now, `begun` what was as it began; None where that is not known.
+    """
     job = state.jobs.statuses[job_id].job
     past = state.holdings.of_job.get(job_id, JobPast())
     begin_ns = begins_ns(state, job_id)
@@ -109,19 +128,39 @@ def progress_lines(
     latest: list[tuple[int, float]] = []
     if latest_start_ns and latest_start_ns < deadline_ns and done:
         latest = [(latest_start_ns, done[-1][1]), (deadline_ns, 100.0)]
-    lines: list[Course] = [(), (), ()]
-    if expected is not None:
-        told = expected.outlook
-        ends = (told.finish_p10_ns, told.finish_p50_ns, told.finish_p90_ns)
-        lines = [_to_the_end(expected, end_ns, job.deadline.expires_ns) for end_ns in ends]
     return ProgressLines(
         done=done,
         even=[(begin_ns, 0.0), (deadline_ns, 100.0)],
         latest=latest,
-        quick=lines[0],
-        middle=lines[1],
-        slow=lines[2],
+        now=None if expected is None else fan_of(expected, job.deadline.expires_ns),
+        begun=None if begun is None else fan_of(begun, job.deadline.expires_ns),
     )
+
+
+def fan_of(expected: Expected, ends_ns: int) -> Fan:
+    """How far a job comes in its futures; of an outlook that says its ends alone, straight lines.
+
+    Parameters
+    ----------
+    ends_ns
+        When finishing is worth nothing any more.
+    """
+    told = expected.outlook
+    start = (expected.from_ns, _percent(expected.done_ppm))
+    if told.progress:
+        steps = [step for step in told.progress if step.at_ns > expected.from_ns]
+        low, middle, high = (
+            [start, *((step.at_ns, _percent(ppm)) for step, ppm in zip(steps, at, strict=True))]
+            for at in (
+                [step.low_ppm for step in steps],
+                [step.middle_ppm for step in steps],
+                [step.high_ppm for step in steps],
+            )
+        )
+        return Fan(low=low, middle=middle, high=high, by_slot=True)
+    ends = (told.finish_p90_ns, told.finish_p50_ns, told.finish_p10_ns)
+    slow, half, quick = (_to_the_end(expected, end_ns, ends_ns) for end_ns in ends)
+    return Fan(low=slow, middle=half, high=quick, by_slot=False)
 
 
 def _to_the_end(expected: Expected, finish_ns: int, ends_ns: int) -> Course:
@@ -200,13 +239,20 @@ class Otherwise:
 
     `over` says that all of its life is compared, not only until now. `bound_micro_usd` is more
     value less cost than any schedule can have on this market, even one that knew all of it before;
-    None where that is not worked out.
+    `certified` is what is left of that for whoever does not know the future. None where they are
+    not worked out.
     """
 
     rules: tuple[Fared, ...]
     over: bool
     bound_micro_usd: int | None = None
     best: Fared | None = None
+    certified: MetBound | None = None
+
+    @property
+    def ceiling_micro_usd(self) -> int | None:
+        """What nobody who does not know the future exceeds in the mean, value less cost."""
+        return None if self.certified is None else round(self.certified.ceiling_micro_usd)
 
 
 def lives_of(state: PageState, job_id: str) -> OtherLives | None:
@@ -219,8 +265,23 @@ def lives_of(state: PageState, job_id: str) -> OtherLives | None:
     return other_lives(jobs.board.offers.jobs.get(job_id), status.job, jobs.recent)
 
 
-def otherwise(lives: OtherLives, begin_ns: int, *, over: bool) -> Otherwise:
-    """Replay the simple rules; milliseconds, a minute where kernels are compiled for it."""
+def otherwise(
+    lives: OtherLives,
+    begin_ns: int,
+    *,
+    over: bool,
+    law: NamedLaw | None = None,
+    holdings: tuple[Holding, ...] = (),
+) -> Otherwise:
+    """Replay the simple rules; seconds, a minute where kernels are compiled for it.
+
+    Parameters
+    ----------
+    law
+        Of the market that the job met; None bounds it by nothing but the clairvoyant.
+    holdings
+        What the job held in each of its slots.
+    """
     program, records = lives.program, lives.records
     results = replay_pool(program, records, BASELINES, policy_named(FALLBACK_POLICY_ID))
     rules = [
@@ -238,6 +299,7 @@ def otherwise(lives: OtherLives, begin_ns: int, *, over: bool) -> Otherwise:
         over=over,
         bound_micro_usd=optimum.upper_utility_micro_usd,
         best=best,
+        certified=None if law is None else certified_bound(lives, law, holdings),
     )
 
 

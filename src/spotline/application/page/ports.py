@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from spotline.application.explaining.messages import DecisionExplanation, DecisionQuery
@@ -37,5 +38,17 @@ class JobOutlooks(Protocol):
         ------
         SpotlineError
             It cannot be worked out now; the message says why.
+        """
+        ...
+
+
+class JobOutlooksBeside(Protocol):
+    """Works out what is expected of many jobs while pages go on being served."""
+
+    def known(self, job_ids: Sequence[str], at: int | None) -> Mapping[str, JobOutlook | None]:
+        """What is known by now of these jobs at the end of slot `at`, None: of the last.
+
+        Begins to work out what is not, in their order, and lets go of what others asked for that is
+        not begun. Never waits. None: nothing can be said of that job.
         """
         ...

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
+
+from spotline.domain.jobs.lot import Lot
 
 PAGE_SIZE = 100
 
@@ -77,19 +80,38 @@ class Verified:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhatIfAsked:
-    """What is changed: a rule instead of what was decided, deadlines as `+6h` or `x1.5`, factors."""
+    """What is changed: a rule instead of what was decided, deadlines as `+6h` or `x1.5`, factors.
+
+    `gone` is an offering that has nothing from a slot to a slot (empty: to the log's ends),
+    `gone_cloud` a provider that has nothing at all, `counts` the share that is left of every count.
+    """
 
     rule: str = "spotline"
     deadline: str = ""
     spot_factor: str = ""
     on_demand_factor: str = ""
+    gone: str = ""
+    gone_from: int | None = None
+    gone_to: int | None = None
+    gone_cloud: str = ""
+    counts: str = ""
+
+
+class SlotLived(NamedTuple):
+    """A slot of a job: what it held, what it had cost by its end (micro-USD), and how far it was."""
+
+    slot: int
+    lots: tuple[Lot, ...]
+    cost_micro_usd: int
+    progress_ppm: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobBeside:
     """A job as it was, and as it would have been; money is micro-USD.
 
-    Where it could not be run again, `other` values are None and `why` says why.
+    Where it could not be run again, `other` values are None and `why` says why. `slots` are those
+    in which it ran, `other_slots` those in which it would have.
     """
 
     job_id: str
@@ -100,6 +122,9 @@ class JobBeside:
     other_cost_micro_usd: int | None
     other_on_time: bool | None
     why: str = ""
+    other_deadline_ns: int = 0
+    slots: tuple[SlotLived, ...] = ()
+    other_slots: tuple[SlotLived, ...] = ()
 
     @property
     def more_micro_usd(self) -> int | None:

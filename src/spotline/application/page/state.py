@@ -18,6 +18,7 @@ from spotline.application.page.decisions import DecisionsChapter
 from spotline.application.page.feed import FeedChapter
 from spotline.application.page.fleet import FleetChapter
 from spotline.application.page.holdings import HoldingsChapter
+from spotline.application.page.laws import LawsChapter
 from spotline.application.page.log_tally import TallyChapter
 from spotline.application.page.market import MarketChapter
 from spotline.application.page.money import MoneyChapter
@@ -69,6 +70,7 @@ class PageState:
     otherwise: OtherwiseChapter = field(default_factory=OtherwiseChapter)
     selection: SelectionChapter = field(default_factory=SelectionChapter)
     market: MarketChapter = field(default_factory=MarketChapter)
+    laws: LawsChapter = field(default_factory=LawsChapter)
     left_out: deque[LeftOutEvent] = field(default_factory=lambda: deque(maxlen=_MOST_LEFT_OUT))
     seq: int = 0
     wall_ns: int = 0
@@ -133,7 +135,7 @@ class PageState:
     def _chapters(self) -> tuple[Chapter, ...]:
         return (
             *(self.feed, self.fleet, self.tally, self.holdings, self.decisions, self.raw),
-            *(self.money, self.otherwise, self.selection, self.market),
+            *(self.money, self.otherwise, self.selection, self.market, self.laws),
         )
 
     def _market_ns(self, event: Event) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 from spotline.application.board.messages import JobPhase
 from spotline.application.page.jobs import job_row
@@ -23,7 +23,7 @@ from spotline.application.page.spend import (
 from spotline.application.page.state import PageState
 from spotline.application.page.waterfall import Waterfall, waterfall
 from spotline.domain.jobs.job import DeadlineKind
-from spotline.domain.units import NS_PER_S, S_PER_HOUR
+from spotline.domain.units import NS_PER_S, S_PER_HOUR, utc_month
 
 _KEPT = (JobPhase.COMPLETED,)
 _UNDECIDED = (JobPhase.CANCELLED, JobPhase.MARKET_ENDED)
@@ -45,9 +45,9 @@ class CalendarMonth:
         ValueError
             It is none.
         """
-        start = datetime.strptime(text, "%Y-%m").replace(tzinfo=UTC)
-        end = (start + timedelta(days=32)).replace(day=1)
-        return cls(from_ns=int(start.timestamp()) * NS_PER_S, to_ns=int(end.timestamp()) * NS_PER_S)
+        at = datetime.strptime(text, "%Y-%m").replace(tzinfo=UTC)
+        from_ns, to_ns = utc_month(int(at.timestamp()) * NS_PER_S)
+        return cls(from_ns=from_ns, to_ns=to_ns)
 
     def slots_of(self, state: PageState) -> ChargeFilter:
         """The slots of a market that open in it."""

@@ -9,19 +9,24 @@ from itertools import groupby
 
 from spotline.application.board.messages import JobFlag
 from spotline.application.operations.messages import SpendUse
-from spotline.application.operations.spending import limits_in_force
+from spotline.application.operations.spending import limits_in_force, room_again_s
 from spotline.application.page.about import About
 from spotline.application.page.fleet import LaunchRefusal
 from spotline.application.page.jobs import SeenJob
 from spotline.application.page.state import PageState
 from spotline.domain.limits.freezes import Freeze, FreezeScope
-from spotline.domain.units import NS_PER_S, PPM
+from spotline.domain.limits.raised import LimitAt, LimitKind, limit_named
+from spotline.domain.limits.spending import SPANS_S
+from spotline.domain.units import NS_PER_S, PPM, utc_iso
 
 HOUR_NS = 3_600 * NS_PER_S
 NEAR_PPM = 800_000
 """From which share of a limit on it is shown."""
 
 _STALE_SLOTS, _STALE_LEAST_S = 3, 900
+
+_MINUTE_NS = 60 * NS_PER_S
+_LATE = "on-demand alone would be"
 
 
 class TroubleKind(Enum):
@@ -94,10 +99,12 @@ def troubles(
         Whose things alone are told; empty: everybody's, and the system's own.
     """
     found = [
-        *troubles_of_jobs(state, rows, about, tenant),
+        *_of_jobs(rows),
         *_freezes(state, tenant),
         *_notices(state, tenant),
+        *_stale(state, rows),
         *_set_aside(state),
+        *_limits(state, rows, about, tenant),
         *_refused(state, tenant),
     ]
     if not tenant:
@@ -106,13 +113,11 @@ def troubles(
     return tuple(sorted(found, key=lambda trouble: order[trouble.kind]))
 
 
-def troubles_of_jobs(
-    state: PageState, rows: Sequence[SeenJob], about: About, tenant: str = ""
-) -> Iterator[TroubleFound]:
-    """What jobs, quotes and limits alone say, of `state.jobs`; parameters as of `troubles`."""
+def told_of_jobs(state: PageState, rows: Sequence[SeenJob], about: About) -> Iterator[TroubleFound]:
+    """What jobs, quotes and limits alone say, of `state.jobs`; of feeds without anybody's jobs."""
     yield from _of_jobs(rows)
-    yield from _stale(state)
-    yield from _limits(state, rows, about, tenant)
+    yield from _stale(state, None)
+    yield from _limits(state, rows, about, "")
 
 
 def _of_jobs(rows: Sequence[SeenJob]) -> Iterator[TroubleFound]:
@@ -124,8 +129,8 @@ def _of_jobs(rows: Sequence[SeenJob]) -> Iterator[TroubleFound]:
                 key=row.job_id,
                 what=row.name,
                 why=_why_at_risk(row),
-                next="see what it waits for; give it a later deadline, or on-demand now",
-                command=f"spotline update {row.job_id[:8]} --deadline ...",
+                next=_next_at_risk(row),
+                command=f"spotline update {row.job_id[:8]} --deadline {_makes_it(row) or '...'}",
                 path=path,
                 since_ns=view.since_ns,
                 tenant=row.status.job.tenant,
@@ -146,12 +151,31 @@ def _of_jobs(rows: Sequence[SeenJob]) -> Iterator[TroubleFound]:
 
 def _why_at_risk(row: SeenJob) -> str:
     view, said = row.view, []
-    if view.slack_s < 0:
+    if view.slack_s < 0 and _LATE not in view.why:
         hours = -view.slack_s / 3_600
-        said.append(f"on-demand alone, begun now, would be {hours:.1f} h late")
+        said.append(f"{_LATE} {hours:.1f} h late, begun now")
     if view.outlook is not None:
         said.append(f"{view.outlook.on_time_probability_ppm * 100 / PPM:.1f} % likely on time")
     return "; ".join((*said, view.why)) if view.why else "; ".join(said)
+
+
+def _makes_it(row: SeenJob) -> str:
+    """The deadline that on-demand alone would meet, begun now; empty: it meets that of now."""
+    if row.view.slack_s >= 0:
+        return ""
+    late_ns = -row.view.slack_s * NS_PER_S
+    at_ns = row.status.job.deadline.at_ns + late_ns
+    return utc_iso(-(-at_ns // _MINUTE_NS) * _MINUTE_NS)
+
+
+def _next_at_risk(row: SeenJob) -> str:
+    makes_it = _makes_it(row)
+    if not makes_it:
+        return "see what it waits for; give it a later deadline, or on-demand now"
+    return (
+        f"nothing but spot can make it: on-demand alone, begun now, meets {makes_it} at the earliest; "
+        "give it that deadline or a later one, or let it end late"
+    )
 
 
 def _freezes(state: PageState, tenant: str) -> Iterator[TroubleFound]:
@@ -206,7 +230,8 @@ def _notices(state: PageState, tenant: str) -> Iterator[TroubleFound]:
         )
 
 
-def _stale(state: PageState) -> Iterator[TroubleFound]:
+def _stale(state: PageState, rows: Sequence[SeenJob] | None) -> Iterator[TroubleFound]:
+    """Feeds with old quotes; `rows` are the jobs to be named beside them, None: none is."""
     opened = state.jobs.recent.opened
     if opened is None:
         return
@@ -216,6 +241,10 @@ def _stale(state: PageState) -> Iterator[TroubleFound]:
     for quoted in opened.quotes:
         account = accounts.get(quoted.quote.offering_id, "no account")
         ages.setdefault(account, []).append(quoted.age_s)
+    holding: dict[str, list[str]] = {}
+    for row in rows or ():
+        for account in sorted({accounts.get(lot.offering_id, "") for lot in row.view.held}):
+            holding.setdefault(account, []).append(row.name)
     for account, of_account in sorted(ages.items()):
         old = [age_s for age_s in of_account if age_s > oldest_s]
         if old:
@@ -225,13 +254,20 @@ def _stale(state: PageState) -> Iterator[TroubleFound]:
                 key=account,
                 what=account,
                 why=f"{len(old)} of {len(of_account)} quotes are older than {oldest_s // 60} min, "
-                f"the oldest {max(old) / 3_600:.1f} h" + ("; the whole feed is silent" * dead),
-                next="see whether the provider answers, and its credentials",
+                f"the oldest {max(old) / 3_600:.1f} h"
+                + ("; the whole feed is silent" * dead)
+                + ("" if rows is None else _holders(holding.get(account, ()))),
+                next="see whether the provider answers, and its credentials; until it does, jobs there "
+                "are decided by the last quotes, and keep what they hold",
                 command="spotline status",
                 path="/market",
                 since_ns=opened.ts_event_ns - max(old) * NS_PER_S,
                 silent=dead,
             )
+
+
+def _holders(names: Sequence[str]) -> str:
+    return f"; {_listed(names, 'holds something there', 'hold something there')}"
 
 
 def _set_aside(state: PageState) -> Iterator[TroubleFound]:
@@ -250,20 +286,26 @@ def _set_aside(state: PageState) -> Iterator[TroubleFound]:
 def _limits(
     state: PageState, rows: Sequence[SeenJob], about: About, tenant: str
 ) -> Iterator[TroubleFound]:
-    named = {row.job_id: row for row in rows}
+    names = {row.job_id: row.name for row in rows}
+    tenants = {row.job_id: row.status.job.tenant for row in rows}
     at_limit = state.jobs.spending.at_limit
-    for job_id in sorted(at_limit.keys() & named.keys()):
+    for job_id in sorted(at_limit.keys() & names.keys()):
         reached = at_limit[job_id]
+        shared = limit_named(reached.limit, reached.tenant)
         yield TroubleFound(
             kind=TroubleKind.AT_LIMIT,
             key=job_id,
-            what=named[job_id].name,
+            what=names[job_id],
             why=f"{reached.limit}: {reached.action.value.replace('_', ' ')}. {reached.detail}".strip(),
-            next="raise its budget or its value, or let it end",
-            command=f"spotline update {job_id[:8]} --budget-usd ...",
+            next="raise its budget or its value, or let it end"
+            if shared is None
+            else "raise this limit, which is not the job's own, or let the job wait",
+            command=f"spotline update {job_id[:8]} --budget-usd ..."
+            if shared is None
+            else shared.command,
             path=f"/jobs/{job_id}",
             ends_ns=reached.until_ns,
-            tenant=named[job_id].status.job.tenant,
+            tenant=tenants[job_id],
         )
     for row in rows:
         money = row.view.money
@@ -280,19 +322,29 @@ def _limits(
                 path=f"/jobs/{row.job_id}",
                 tenant=row.status.job.tenant,
             )
+    waiting: dict[LimitAt, list[str]] = {}
+    for job_id, reached in sorted(at_limit.items()):
+        shared = limit_named(reached.limit, reached.tenant)
+        if shared is not None and job_id in names:
+            waiting.setdefault(shared, []).append(names[job_id])
     for use in spend_uses(state, about):
         used_ppm = _share_ppm(use.used_micro_usd, use.limit_micro_usd)
         if used_ppm >= NEAR_PPM and (not tenant or use.tenant == tenant):
-            whose = use.tenant or use.what
+            whose, at = use.tenant or use.what, _limit_of(use)
             yield TroubleFound(
                 kind=TroubleKind.LIMIT_NEAR,
                 key=f"{use.what}-{use.tenant}-{use.span}",
                 what=f"{whose}, a {use.span}",
                 why=f"${use.used_micro_usd / 1e6:,.2f} of "
                 f"${(use.limit_micro_usd or 0) / 1e6:,.2f} a {use.span} is spent "
-                f"({used_ppm * 100 // PPM} %)",
+                f"({used_ppm * 100 // PPM} %){_room_again(state, use)}"
+                + (
+                    f"; {_listed(waiting[at], 'waits for it', 'wait for it')}"
+                    if at in waiting
+                    else ""
+                ),
                 next="raise the limit where this is meant; nothing is bought beyond it",
-                command="spotline limits show",
+                command=at.command,
                 path="/money",
                 tenant=use.tenant,
             )
@@ -300,11 +352,41 @@ def _limits(
 
 def spend_uses(state: PageState, about: About) -> tuple[SpendUse, ...]:
     """What is used of the limits on spending; nothing where the options are not known."""
+    if about.limits is not None:
+        return about.limits.uses
     if about.selector is None:
         return ()
     jobs = state.jobs
     held = jobs.held_in_pools()
     return limits_in_force(jobs.spending, about.selector, state.clock(), held).uses
+
+
+def _listed(names: Sequence[str], one: str, several: str) -> str:
+    """How many jobs do something, and which."""
+    if not names:
+        return f"no job {one}"
+    said = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    return (
+        f"{len(names)} job{'s' * (len(names) != 1)} {one if len(names) == 1 else several}: {said}"
+    )
+
+
+def _hours(seconds: int) -> str:
+    return f"{seconds / 3_600:.1f} h"
+
+
+def _room_again(state: PageState, use: SpendUse) -> str:
+    """When a limit that is used up leaves room, if nothing more is spent; empty where it has some."""
+    wait_s = room_again_s(state.jobs.spending, use)
+    if not wait_s:
+        return ""
+    return f"; used up: {_hours(wait_s)} until it has room again, if nothing more is spent"
+
+
+def _limit_of(use: SpendUse) -> LimitAt:
+    kinds = {"spot": LimitKind.SPOT, "on-demand": LimitKind.ON_DEMAND, "tenant": LimitKind.TENANT}
+    kind = kinds.get(use.what, LimitKind.TOTAL)
+    return LimitAt(kind=kind, key=use.tenant, span_s=SPANS_S[use.span])
 
 
 def _share_ppm(used: int, most: int | None) -> int:

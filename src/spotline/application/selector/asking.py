@@ -14,7 +14,9 @@ from spotline.application.selector.job_run import JobRun
 from spotline.application.selector.leaving import NextHome, can_stay, way_out, way_to
 from spotline.application.selector.limiting import task_at_limit
 from spotline.application.selector.offered_money import task_under_own_caps, task_within_spending
-from spotline.application.selector.state import SelectorOptions, SelectorState
+from spotline.application.selector.options import SelectorOptions
+from spotline.application.selector.rescuing import RescueRoom
+from spotline.application.selector.state import SelectorState
 from spotline.application.selector.tenant_savings import tenant_weights
 from spotline.domain.jobs.lot import Lot
 from spotline.domain.market.named_law import NamedLaw
@@ -39,7 +41,8 @@ def allocate_request(
         lost = any(state.runs[job_id].lost for job_id in order)
         reason = DecisionReason.INTERRUPTED if lost else DecisionReason.LAUNCH_REFUSED
     trusted = state.forecast_reason is DecisionReason.POLICY
-    tasks = tuple(_task(state, state.runs[job_id], options) for job_id in order)
+    room = RescueRoom.of(state, state.running() if options.moves else (), options)
+    tasks = tuple(_task(state, state.runs[job_id], options, room) for job_id in order)
     limits = coupled_limits(state, asked, options)
     return AllocateRequest(
         slot=state.slot,
@@ -59,13 +62,13 @@ def allocate_request(
     )
 
 
-def _task(state: SelectorState, run: JobRun, options: SelectorOptions) -> JobTask:
+def _task(state: SelectorState, run: JobRun, options: SelectorOptions, room: RescueRoom) -> JobTask:
     task = _task_here(
         state,
         run,
         options,
         _table_use(state, run, run.offering_id),
-        _alternatives(state, run, options),
+        _alternatives(state, run, options, room),
     )
     way = way_out(state, run, options)
     if way is not None:
@@ -140,7 +143,7 @@ def _departed(state: SelectorState, run: JobRun, task: JobTask, way: NextHome) -
 
 
 def _alternatives(
-    state: SelectorState, run: JobRun, options: SelectorOptions
+    state: SelectorState, run: JobRun, options: SelectorOptions, room: RescueRoom
 ) -> tuple[Alternative, ...]:
     """Where a job could go now: a slot's first moment, tables at hand."""
     if not options.moves or state.offset_s or not run.tables.keys() - {run.offering_id}:
@@ -151,15 +154,19 @@ def _alternatives(
         for quoted in state.current.quotes
         if quoted.quote.spot_available.known
     }
+    full = room.full_for(state, run)
     found = []
     for offering_id in run.tables:
         use = _table_use(state, run, offering_id)
-        if use is None or offering_id == run.offering_id or offering_id not in counted:
+        known = offering_id in counted and offering_id not in full
+        if use is None or offering_id == run.offering_id or not known:
             continue
         if held_back(state, run, offering_id, options):
             continue
         if not can_stay(state, run, offering_id, options):
             continue
+        # Others that could go there in this slot leave it that much.
+        room.claim(state, run, offering_id)
         way = way_to(state, run, offering_id, options)
         reserve_slots, rescue_instances = state.on_demand_stock(run.job, offering_id)
         found.append(

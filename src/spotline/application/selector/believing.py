@@ -36,7 +36,7 @@ def settle_beliefs(state: SelectorState) -> None:
     """End the open slot: believe what it has shown, and let its quotes show a path of counts."""
     if state.beliefs is None or state.opened is None:
         return
-    held = _spot_held(state)
+    held = spot_held(state)
     counts = {
         name: known.settle(name, state.slot, held[name])
         for name, known in sorted(state.beliefs.offerings.items())
@@ -65,7 +65,7 @@ def believed_slot(state: SelectorState, opened: SlotOpened, priors_sha256: str) 
         return opened
     laws = count_laws(named_priors(priors_sha256), opened.slot_s)
     passed = max(1, opened.slot - state.slot)
-    held = _spot_held(state)
+    held = spot_held(state)
 
     def asked(quote: Quote) -> int | None:
         if quote.spot_available.known:
@@ -155,7 +155,8 @@ def replaces(state: SelectorState, before: Holding, target: Lot) -> bool:
     return before.on_demand > target.on_demand and target.spot > before.spot
 
 
-def _spot_held(state: SelectorState) -> Counter[str]:
+def spot_held(state: SelectorState) -> Counter[str]:
+    """The spot that all jobs hold, by offering."""
     held: Counter[str] = Counter()
     for run in state.runs.values():
         for lot in run.held_lots:

@@ -11,7 +11,8 @@ from spotline.application.selector.egress import why_here
 from spotline.application.selector.endings import ended, endings, undecided
 from spotline.application.selector.freezing import NO_EXEMPTION, Exemption, exemption
 from spotline.application.selector.job_run import JobRun, RunPhase
-from spotline.application.selector.state import SelectorOptions, SelectorState
+from spotline.application.selector.options import SelectorOptions
+from spotline.application.selector.state import SelectorState
 from spotline.application.spec import Context
 from spotline.domain.events.allocation import AllocationDecided
 from spotline.domain.events.capacity import ProvisioningCommanded, SlotDecided

@@ -9,7 +9,8 @@ from spotline.application.allocation.messages import JobTask, PoolQuota
 from spotline.application.selector.freezing import exemption
 from spotline.application.selector.job_run import JobRun
 from spotline.application.selector.offered_money import room_now
-from spotline.application.selector.state import SelectorOptions, SelectorState
+from spotline.application.selector.options import SelectorOptions
+from spotline.application.selector.state import SelectorState
 from spotline.domain.limits.spending import PoolRoom
 from spotline.domain.market.offering import CapacityType
 

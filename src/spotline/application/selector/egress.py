@@ -6,9 +6,25 @@ from collections.abc import Mapping
 
 from spotline.application.selector.job_run import JobRun
 from spotline.application.selector.offered_money import Copy, no_room_for_copy
-from spotline.application.selector.state import SelectorOptions, SelectorState
+from spotline.application.selector.options import SelectorOptions
+from spotline.application.selector.state import SelectorState
+from spotline.domain.jobs.job import Job
 from spotline.domain.market.offering import Offering
-from spotline.domain.units import usd_from_micro_usd
+from spotline.domain.units import micro_usd_from_usd, usd_from_micro_usd
+
+
+def copy_micro_usd(
+    state: SelectorState, job: Job, home: str, other: str, options: SelectorOptions
+) -> int:
+    """What copying a job's checkpoint from one offering to another costs."""
+    here, there = state.offerings[home], state.offerings[other]
+    if (here.provider, here.region) != (there.provider, there.region):
+        usd_per_gb = options.egress_usd_per_gb
+    elif here.zone != there.zone:
+        usd_per_gb = options.zone_egress_usd_per_gb
+    else:
+        return 0
+    return micro_usd_from_usd(job.checkpoint.size_gb * usd_per_gb)
 
 
 def held_back(state: SelectorState, run: JobRun, offering_id: str, options: SelectorOptions) -> str:
@@ -27,7 +43,7 @@ def held_back(state: SelectorState, run: JobRun, offering_id: str, options: Sele
     if leaves_region and job.run is not None and not job.checkpoint.size_gb:
         return "the size of its checkpoint is not known"
     cap = job.egress_cap_micro_usd
-    cost = state.egress_micro_usd(job, run.offering_id, offering_id, options)
+    cost = copy_micro_usd(state, job, run.offering_id, offering_id, options)
     if not cost:
         return ""
     if cap is not None and run.egress_micro_usd + cost > cap:

@@ -24,8 +24,11 @@ from spotline.application.selector.holding import (
 )
 from spotline.application.selector.job_run import JobRun, RunPhase
 from spotline.application.selector.job_table import JobTable
+from spotline.application.selector.options import SelectorOptions
+from spotline.application.selector.sampling import path_sampler
 from spotline.application.selector.spent import note_billed, note_ended, note_launched, note_spent
-from spotline.application.selector.state import SelectorOptions, SelectorState, SlotPhase
+from spotline.application.selector.state import SelectorState, SlotPhase
+from spotline.application.selector.stocking import open_stock
 from spotline.application.selector.tripping import note_health
 from spotline.application.slot_checks import check_slot, completed, slot_of
 from spotline.domain.events.allocation import (
@@ -57,7 +60,7 @@ from spotline.domain.events.lifecycle import (
     JobSubmitted,
     JobUpdated,
 )
-from spotline.domain.events.limits import LimitReached
+from spotline.domain.events.limits import LimitReached, LimitSet
 from spotline.domain.events.market import MarketOpened, SlotOpened
 from spotline.domain.events.modes import AccountModeSet
 from spotline.domain.events.selection import PolicyWeightsUpdated
@@ -114,6 +117,8 @@ def fold(state: SelectorState, event: Event, options: SelectorOptions) -> None:
             state.freezes.end(event.freeze_id)
         case AccountModeSet():
             note_mode(state.freezes, event)
+        case LimitSet():
+            state.limits_set[event.at] = event
         case _:
             _fold_slot(state, event, options)
 
@@ -320,7 +325,7 @@ def _open_slot(state: SelectorState, event: SlotOpened, options: SelectorOptions
     check_slot(event, *slot_of(state.opened))
     if state.opened is not None:
         settle_beliefs(state)
-        _record_slot(state)
+        _record_slot(state, options.belief_paths)
         prices = {sq.quote.offering_id: sq.quote for sq in state.opened.quotes}
         for run in state.running():
             quote = prices[run.offering_id]
@@ -350,6 +355,7 @@ def _open_slot(state: SelectorState, event: SlotOpened, options: SelectorOptions
         stock = state.stock.setdefault(slot_quote.quote.offering_id, [])
         stock.append(on_demand.instances if on_demand.known else UNCOUNTED)
         del stock[: -options.history_slots]
+    open_stock(state, opened, options.stock_beliefs)
     state.opened = believed_slot(state, opened, options.beliefs)
     if state.shadow is not None:
         quoted = {sq.quote.offering_id: sq.quote.spot_available for sq in state.opened.quotes}
@@ -402,13 +408,13 @@ def _note_answer(state: SelectorState, event: AllocationAnswered) -> None:
     state.trigger = event
 
 
-def _record_slot(state: SelectorState) -> None:
+def _record_slot(state: SelectorState, belief_paths: int) -> None:
     """Keep what every unfinished or not yet fed-back job was offered in the slot."""
     if state.opened is None:
         return
     trusted = state.forecast if state.forecast_reason is DecisionReason.POLICY else None
     quotes = {sq.quote.offering_id: sq.quote for sq in state.opened.quotes}
-    offered = state.offers()
+    offered, sampled = state.offers(), path_sampler(state, belief_paths)
     for job_id in sorted(state.runs):
         run = state.runs[job_id]
         if not run.teaches:
@@ -426,6 +432,7 @@ def _record_slot(state: SelectorState) -> None:
                 run_state=_run_state(state, run),
                 reserve_slots=reserve_slots,
                 rescue_instances=rescue_instances,
+                sampled=sampled(run, spot),
             )
         )
 
@@ -461,6 +468,8 @@ def _learn(state: SelectorState, event: PolicyWeightsUpdated) -> None:
         utility_micro_usd=tuple(weight.utility_micro_usd for weight in event.weights),
         floor_micro_usd=event.utility_floor_micro_usd,
         ceiling_micro_usd=event.utility_ceiling_micro_usd,
+        sampled_paths=event.sampled_paths,
+        misfit_ppm=event.misfit_ppm,
     )
     state.learner.learn(feedback, draw)
     if not rehearsed:

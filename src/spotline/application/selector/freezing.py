@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from spotline.application.allocation.messages import AllocateRequest, JobTask
 from spotline.application.allocation.tasks import task_view
 from spotline.application.selector.job_run import JobRun
-from spotline.application.selector.state import SelectorOptions, SelectorState
+from spotline.application.selector.options import SelectorOptions
+from spotline.application.selector.state import SelectorState
 from spotline.domain.jobs.job import DeadlineKind
 from spotline.domain.jobs.lot import holding_of
 from spotline.domain.jobs.program import Holding

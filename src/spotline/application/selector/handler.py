@@ -36,17 +36,15 @@ from spotline.application.selector.limiting import (
     judged,
     spent_up,
 )
+from spotline.application.selector.limits_set import options_in_force
 from spotline.application.selector.offering_choice import best_offering
+from spotline.application.selector.options import SelectorOptions
 from spotline.application.selector.parked_entries import frozen_by, unfrozen_by
 from spotline.application.selector.recomputing import recomputed_answer
 from spotline.application.selector.repricing import repriced, tables_repriced
+from spotline.application.selector.rescuing import RescueRoom
 from spotline.application.selector.spending import within_limits
-from spotline.application.selector.state import (
-    SelectorOptions,
-    SelectorState,
-    SlotPhase,
-    state_at_start,
-)
+from spotline.application.selector.state import SelectorState, SlotPhase, state_at_start
 from spotline.application.selector.tables import (
     tables_again,
     tables_wanted,
@@ -91,7 +89,7 @@ from spotline.domain.events.lifecycle import (
     JobSubmitted,
     JobUpdated,
 )
-from spotline.domain.events.limits import LimitAction, LimitReached
+from spotline.domain.events.limits import LimitAction, LimitReached, LimitSet
 from spotline.domain.events.market import MarketOpened, SlotOpened
 from spotline.domain.events.modes import AccountModeSet
 from spotline.domain.events.parking import EntryParked, ParkedEntryDropped, ParkedEntryRetried
@@ -154,6 +152,7 @@ SPEC = Spec(
         BuyingFrozen,
         BuyingUnfrozen,
         AccountModeSet,
+        LimitSet,
         EntryParked,
         ParkedEntryRetried,
         ParkedEntryDropped,
@@ -201,7 +200,7 @@ class SelectHandler:
 
     def evolve(self, state: SelectorState, event: Event) -> None:
         """Apply one event."""
-        fold(state, event, self._options)
+        fold(state, event, self._held_to(state))
 
     def decide(self, state: SelectorState, event: Event, ctx: Context) -> Outcome:
         """What follows from an event that `state` already reflects."""
@@ -215,7 +214,7 @@ class SelectHandler:
             case CapacityReported() if event is state.trigger:
                 if state.job_revisions > self._options.most_revisions:
                     # The cloud goes on refusing: keep what is held, and let the slot end.
-                    return Outcome(events=finish_slot(state, [], ctx, self._options))
+                    return Outcome(events=finish_slot(state, [], ctx, self._held_to(state)))
                 return self._ask(state, state.served_again(), ctx)
             case AllocationAnswered() if event is state.trigger:
                 return Outcome(events=self._command(state, event, ctx))
@@ -242,6 +241,10 @@ class SelectHandler:
             Timer(timer_id=f"forecast_overdue:{state.slot}", after_s=wait_s, events=(overdue,)),
         )
 
+    def _held_to(self, state: SelectorState) -> SelectorOptions:
+        """The options, with the limits that people have set since."""
+        return options_in_force(self._options, state.limits_set)
+
     def _heed(
         self, state: SelectorState, event: JobCancelled | JobExited, ctx: Context
     ) -> tuple[Event, ...]:
@@ -254,7 +257,7 @@ class SelectHandler:
         retry = retry_of(run, state.slot)
         events: tuple[Event, ...] = () if retry is None else (retry,)
         if event is state.trigger:
-            events += finish_slot(state, [], ctx, self._options)
+            events += finish_slot(state, [], ctx, self._held_to(state))
         elif state.phase is SlotPhase.SETTLED and run.phase is RunPhase.RUNNING and run.ending:
             # It holds nothing that would have to be released.
             events += ended(state, run, run.ending, moment_s(state, event.ts_event_ns))
@@ -268,7 +271,7 @@ class SelectHandler:
             if run.first_slot < state.slot:
                 events.append(advanced(run, state.slot - 1))
             ended = closed(run, state.slot)
-            events += (ended,) if ended is not None else judged(state, run, self._options)
+            events += (ended,) if ended is not None else judged(state, run, self._held_to(state))
             if events and isinstance(events[-1], JobClosed):
                 closing.add(events[-1].job_id)
         learner = state.learner.copy()
@@ -300,6 +303,7 @@ class SelectHandler:
                 records=run.records,
                 draw=state.draws.get(job_id),
                 table=table_of_run(run),
+                agreed=1.0 if run.paths is None else run.paths.agreed,
             )
             yield feedback(self._pool, self._options, learner, lesson)
 
@@ -307,26 +311,29 @@ class SelectHandler:
         self, state: SelectorState, running: Sequence[JobRun], learner: Learner, ctx: Context
     ) -> Iterator[Event]:
         """Admit the jobs that arrive, beside those `running`; rehearsals move `learner`."""
+        options = self._held_to(state)
         room = MOST_TABLES - sum(len(run.tables) for run in running)
         taken = Counter[str]()
-        for home, used in taken_by(state, running, self._options):
+        for home, used in taken_by(state, running, options):
             taken[home] += used
+        room_to_rescue = RescueRoom.of(state, running, options)
         for run in _arrivals(state):
             if run.job.deadline.expires_ns <= state.current.ts_event_ns:
                 yield never_started(run, state.slot)
                 continue
             opened, past = homes_by(state, run.job, taken.items())
-            offering_id = best_offering(run.job, state.offerings, opened, past, taken.items())
+            full = room_to_rescue.full_for(state, run)
+            offering_id = best_offering(run.job, state.offerings, opened, past, taken.items(), full)
             if run.cancelled or offering_id is None:
                 continue
-            limit = arrival_limit(state, run, offering_id) if self._options.limits else NO_LIMIT
+            limit = arrival_limit(state, run, offering_id) if options.limits else NO_LIMIT
             if limit.refusal is not None:
                 if limit.refusal.action is not LimitAction.WAIT:
                     yield limit.refusal
                     yield never_started(run, state.slot, stopped=True)
                 continue
             arriving = limit.planned(run.job)
-            yield from rehearse(self._pool, self._options, state, learner, arriving, offering_id)
+            yield from rehearse(self._pool, options, state, learner, arriving, offering_id)
             weights = weights_ppb(learner.weights())
             index = drawn_index(weights, ctx.uniform(f"policy:{run.job.job_id}"))
             program = state.program_of(arriving, offering_id)
@@ -342,20 +349,23 @@ class SelectHandler:
                 limit_micro_usd=limit.limit_micro_usd,
             )
             tables = tables_wanted(
-                state, JobRun(job=arriving), offering_id, taken.items(), self._options, room
+                state, JobRun(job=arriving), offering_id, taken.items(), options, room, full
             )
             tables = tables_with_room(state, tables, room)
             room -= len(tables)
             yield from tables
             # The next arrival must see this one's demand.
             admitted = JobRun(job=run.job, offering_id=offering_id)
-            for home, used in taken_by(state, [admitted], self._options):
+            room_to_rescue.claim(state, admitted, offering_id)
+            for home, used in taken_by(state, [admitted], options):
                 taken[home] += used
 
     def _ask(self, state: SelectorState, order: Sequence[str], ctx: Context) -> Outcome:
         if not order:
-            return Outcome(events=(*repriced(state), *finish_slot(state, [], ctx, self._options)))
-        request = allocate_request(state, order, self._options)
+            return Outcome(
+                events=(*repriced(state), *finish_slot(state, [], ctx, self._held_to(state)))
+            )
+        request = allocate_request(state, order, self._held_to(state))
         return Outcome(
             calls=(Call(name=ALLOCATE_CALL, digest=self._digest(request), request=request),)
         )
@@ -372,28 +382,28 @@ class SelectHandler:
         )
 
     def _fall_back(self, state: SelectorState, ctx: Context) -> tuple[Event, ...]:
-        return self._finished(state, fallback_answers(state, self._options), ctx)
+        return self._finished(state, fallback_answers(state, self._held_to(state)), ctx)
 
     def _command(
         self, state: SelectorState, event: AllocationAnswered, ctx: Context
     ) -> tuple[Event, ...]:
         answers: Sequence[JobAnswer] = event.answers
         if event.outcome is not CallOutcome.ANSWERED:
-            answers = fallback_answers(state, self._options)
+            answers = fallback_answers(state, self._held_to(state))
         return (*repriced(state), *self._finished(state, answers, ctx))
 
     def _finished(
         self, state: SelectorState, answers: Sequence[JobAnswer], ctx: Context
     ) -> tuple[Event, ...]:
-        answers = departures(state, answers, self._options)
-        reached, answers = spent_up(state, answers, self._options)
-        granted = within_limits(state, answers, self._options)
-        decided = decisions(state, granted.answers, self._options)
+        answers = departures(state, answers, self._held_to(state))
+        reached, answers = spent_up(state, answers, self._held_to(state))
+        granted = within_limits(state, answers, self._held_to(state))
+        decided = decisions(state, granted.answers, self._held_to(state))
         ending = AtLimit(stopped=ending_of(reached), cut=granted.cut, excepted=granted.excepted)
         return (
             *reached,
             *granted.reached,
-            *finish_slot(state, decided, ctx, self._options, ending),
+            *finish_slot(state, decided, ctx, self._held_to(state), ending),
         )
 
 

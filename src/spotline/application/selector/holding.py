@@ -9,6 +9,7 @@ from spotline.application.selector.believing import believe_lost, believe_refuse
 from spotline.application.selector.endings import moment_s, reopen, unheeded
 from spotline.application.selector.job_run import HeldStretch, JobRun, RunPhase
 from spotline.application.selector.state import SelectorState, SlotPhase
+from spotline.application.selector.stocking import stock_granted, stock_refused
 from spotline.domain.events.capacity import CapacityReported, LaunchRefused, RefusalClass
 from spotline.domain.jobs.program import Holding
 from spotline.domain.limits.freezes import FreezeScope
@@ -35,6 +36,7 @@ def note_refused(state: SelectorState, event: LaunchRefused) -> None:
         believe_refused(state, event)
     elif event.offering_id in state.stock:
         state.stock[event.offering_id][-1] = 0
+        stock_refused(state, event)
     if run is not None and event.refusal_class is RefusalClass.UNKNOWN_OUTCOME:
         run.in_doubt[event.offering_id] = event.slot
 
@@ -75,6 +77,7 @@ def note_capacity(state: SelectorState, event: CapacityReported) -> None:
     offered = state.offers()
     for job_id in sorted(state.runs):
         run = state.runs[job_id]
+        stock_granted(state, run, reported.get(job_id, ()))
         run.held_lots = reported.get(job_id, ())
         run.launched = run.launched or bool(run.held_lots)
         held = run.held

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from spotline.application.selector.job_table import JobTable
+from spotline.domain.beliefs.count_paths import CountPaths
 from spotline.domain.events.lifecycle import JobExited, JobOutcome, JobProgressReported
 from spotline.domain.events.limits import LimitAction, LimitReached
 from spotline.domain.events.training import CheckpointCommitted, TrainingRestarted
@@ -53,7 +54,8 @@ class JobRun:
     reported, `target` what was last decided for the home, `in_doubt` the slot of the latest launch of
     unknown outcome by offering: something may turn up there. `tables` are by offering. `records` are
     what the job was offered at its home of each slot; once it has moved to where it runs at other
-    rates, or its owner has changed it (`mixed`), they are those of no one job. `moves` counts those
+    rates, or its owner has changed it (`mixed`), they are those of no one job; `paths` are where their
+    sampled counts stand. `moves` counts those
     that copied a checkpoint, which has cost `egress_micro_usd` in all, `transfer_cost_micro_usd` of
     it in this slot. It was `copied_in_vain` if a limit refused all that it moved for and it has held nothing since.
 
@@ -97,6 +99,7 @@ class JobRun:
     last_slot_lots: tuple[Lot, ...] = ()
     segments: list[HeldStretch] = field(default_factory=list)
     records: list[SlotRecord] = field(default_factory=list)
+    paths: CountPaths | None = None
     tables: dict[str, JobTable] = field(default_factory=dict)
     reported_quanta: int | None = None
     generation: int = 0
@@ -204,7 +207,7 @@ class JobRun:
 
     def forget_offers(self) -> None:
         """Let go of what only feedback needed: it has come, or none will."""
-        self.records = []
+        self.records, self.paths = [], None
         self.tables = {}
 
     def table_in(self, slot: int, offering_id: str) -> JobTable | None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from spotline.application.allocation.tasks import forecast_of
 from spotline.application.allocation.value_tables import terms_of
 from spotline.application.selector.job_run import JobRun
-from spotline.application.selector.state import SelectorOptions, SelectorState
+from spotline.application.selector.options import SelectorOptions
+from spotline.application.selector.state import SelectorState
 from spotline.domain.events.selection import PolicyWeight, PolicyWeightsUpdated
 from spotline.domain.jobs.job import Job
 from spotline.domain.jobs.program import JobProgram
@@ -25,7 +27,7 @@ from spotline.domain.selection.rules import AdaHedge, rule_named, weights_ppb
 from spotline.domain.selection.saved import parse_saved
 from spotline.domain.solvers.table_store import table_of
 from spotline.domain.solvers.value_table import ValueTable
-from spotline.domain.units import cost_micro_usd, micro_usd_from_usd
+from spotline.domain.units import PPM, cost_micro_usd, micro_usd_from_usd
 
 REALISED = -1
 """`rehearsed_slot` of feedback from a job that ended."""
@@ -67,6 +69,7 @@ class JobLesson:
     """What a job was offered, slot by slot.
 
     `draw` is how the job got its policy, None in a rehearsal; `table` its value table, if any.
+    `agreed` is that of the paths that counts were sampled on (`CountPaths`).
     """
 
     job_id: str
@@ -75,17 +78,23 @@ class JobLesson:
     draw: Draw | None = None
     rehearsed_slot: int = REALISED
     table: ValueTable | None = None
+    agreed: float = 1.0
 
 
 def feedback(
     pool: Sequence[Policy], options: SelectorOptions, learner: Learner, lesson: JobLesson
 ) -> PolicyWeightsUpdated:
-    """Replay the whole pool on what a job was offered, and move `learner` by it."""
+    """Replay the whole pool on what a job was offered, and move `learner` by it.
+
+    Where its counts were only believed, that is on every sampled path, and utilities are the means.
+    """
     program, records = lesson.program, lesson.records
     short = program.end_slots - len(records)
     # After the deadline only on-demand runs; its price is taken to stay.
-    padded = list(records) + [replace(records[-1], spot_available=0)] * max(0, short)
-    utilities = _utilities_micro_usd(pool, program, padded, lesson.table)
+    padded = list(records) + [replace(records[-1], spot_available=0, sampled=())] * max(0, short)
+    paths = max((len(record.sampled) for record in padded), default=0)
+    utilities = _utilities_micro_usd(pool, program, padded, lesson.table, paths)
+    misfit_ppm = math.ceil((1.0 - lesson.agreed) * PPM) if paths else 0
     floor, ceiling = _bounds_micro_usd(options, program, records)
     learner.learn(
         PoolFeedback(
@@ -93,6 +102,8 @@ def feedback(
             utility_micro_usd=utilities,
             floor_micro_usd=floor,
             ceiling_micro_usd=ceiling,
+            sampled_paths=paths,
+            misfit_ppm=misfit_ppm,
         ),
         lesson.draw,
     )
@@ -113,6 +124,8 @@ def feedback(
         utility_floor_micro_usd=floor,
         utility_ceiling_micro_usd=ceiling,
         regret=learner.regret(),
+        sampled_paths=paths,
+        misfit_ppm=misfit_ppm,
     )
 
 
@@ -121,10 +134,15 @@ def _utilities_micro_usd(
     program: JobProgram,
     records: Sequence[SlotRecord],
     table: ValueTable | None,
+    paths: int,
 ) -> tuple[int, ...]:
     fallback = policy_named(FALLBACK_POLICY_ID)
-    results = replay_pool(program, records, pool, fallback, table)
-    return tuple(result.utility_micro_usd for result in results)
+    told = [[record.on_path(path) for record in records] for path in range(paths)]
+    found = [
+        [result.utility_micro_usd for result in replay_pool(program, seen, pool, fallback, table)]
+        for seen in told or [list(records)]
+    ]
+    return tuple(sum(each) // len(found) for each in zip(*found, strict=True))
 
 
 def table_of_run(run: JobRun) -> ValueTable | None:

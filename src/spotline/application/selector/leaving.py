@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from spotline.application.selector.egress import open_to
+from spotline.application.selector.egress import copy_micro_usd, open_to
 from spotline.application.selector.job_run import JobRun
 from spotline.application.selector.offering_choice import has_room, leaves_for
-from spotline.application.selector.state import SelectorOptions, SelectorState
+from spotline.application.selector.options import SelectorOptions
+from spotline.application.selector.state import SelectorState
 from spotline.application.selector.tables import taken_by
 from spotline.domain.jobs.stay import ReservedStay, stay_on
 from spotline.domain.market.offering import Reservation
@@ -33,7 +34,7 @@ def way_to(
     # What a job needs before it first runs is taken to be everywhere.
     if run.launched:
         overhead_s = max(overhead_s, run.job.overheads.migrate_s)
-        cost = state.egress_micro_usd(run.job, run.offering_id, offering_id, options)
+        cost = copy_micro_usd(state, run.job, run.offering_id, offering_id, options)
     return NextHome(offering_id=offering_id, overhead_s=overhead_s, cost_micro_usd=cost)
 
 

@@ -16,7 +16,8 @@ from spotline.application.selector.job_run import JobRun
 from spotline.application.selector.leaving import way_to
 from spotline.application.selector.lifecycle import stopped
 from spotline.application.selector.offered_money import left_for_job, room_now
-from spotline.application.selector.state import SelectorOptions, SelectorState
+from spotline.application.selector.options import SelectorOptions
+from spotline.application.selector.state import SelectorState
 from spotline.domain.events.event import Event
 from spotline.domain.events.limits import LimitAction, LimitReached
 from spotline.domain.jobs.job import Job

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from spotline.application.allocation.messages import JobTask
 from spotline.application.selector.freezing import exemption
 from spotline.application.selector.job_run import JobRun
-from spotline.application.selector.state import SelectorOptions, SelectorState
+from spotline.application.selector.options import SelectorOptions
+from spotline.application.selector.state import SelectorState
 from spotline.domain.limits.actions import LimitAction
 from spotline.domain.limits.judgement import action_at_limit, limit_name
 from spotline.domain.limits.spending import PER_JOB, Room

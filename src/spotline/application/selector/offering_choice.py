@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from functools import lru_cache
 
 from spotline.domain.events.market import SlotOpened
@@ -24,6 +24,7 @@ def best_offering(
     opened: SlotOpened,
     past: Sequence[SlotOpened],
     running: Iterable[tuple[str, int]] = (),
+    full: Set[str] = frozenset(),
 ) -> str | None:
     """Return the offering whose recent past promises the cheapest work, None where none can run.
 
@@ -41,9 +42,11 @@ def best_offering(
         them count.
     running
         Offering id and largest count of every job that runs already.
+    full
+        Offerings whose on-demand stock others may need: there it cannot meet the deadline.
     """
     taken = _taken(running)
-    for _, _, offering_id in _ranks(job, offerings, opened, past, taken):
+    for _, _, offering_id in _ranks(job, offerings, opened, past, taken, full=full):
         if has_room(offerings, offering_id, job, taken):
             return offering_id
     return None
@@ -103,6 +106,7 @@ def other_offerings(
     past: Sequence[SlotOpened],
     running: Iterable[tuple[str, int]] = (),
     *,
+    full: Set[str] = frozenset(),
     most: int = MOST_ALTERNATIVES,
 ) -> tuple[str, ...]:
     """Return where else than at `home` a job could run, best first; parameters as above.
@@ -111,7 +115,7 @@ def other_offerings(
     far apart instances may be that are held at a time: a job holds one offering at a time, so that
     it is kept wherever the job goes; `job.offerings` is what bounds where that is.
     """
-    ranks = _ranks(job, offerings, opened, past, _taken(running))
+    ranks = _ranks(job, offerings, opened, past, _taken(running), full=full)
     fit = [offering_id for late, _, offering_id in ranks if not late and offering_id != home]
     return tuple(fit[:most])
 
@@ -123,6 +127,8 @@ def _ranks(
     past: Sequence[SlotOpened],
     taken: Mapping[str, int],
     done_quanta: int = 0,
+    *,
+    full: Set[str] = frozenset(),
 ) -> list[tuple[bool, float, str]]:
     """(Too slow for the deadline, cost per unit of work, id) of every offering, best first.
 
@@ -163,7 +169,8 @@ def _ranks(
             if stay is None:
                 continue
             needed = stay.slots
-        ranks.append((needed > program.deadline_slots, per_work, quote.offering_id))
+        late = needed > program.deadline_slots or quote.offering_id in full
+        ranks.append((late, per_work, quote.offering_id))
     return sorted(ranks)
 
 

@@ -15,7 +15,8 @@ from spotline.application.selector.freezing import NO_EXEMPTION, Exemption, exem
 from spotline.application.selector.job_run import JobRun
 from spotline.application.selector.limiting import waiting_for
 from spotline.application.selector.offered_money import left_for_job, room_now
-from spotline.application.selector.state import SelectorOptions, SelectorState
+from spotline.application.selector.options import SelectorOptions
+from spotline.application.selector.state import SelectorState
 from spotline.domain.events.limits import LimitReached
 from spotline.domain.jobs.lot import Lot, holding_of
 from spotline.domain.jobs.program import Holding

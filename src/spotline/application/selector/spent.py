@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from spotline.application.selector.job_run import JobRun
-from spotline.application.selector.state import SelectorOptions, SelectorState
+from spotline.application.selector.options import SelectorOptions
+from spotline.application.selector.state import SelectorState
 from spotline.domain.events.allocation import AllocationDecided
 from spotline.domain.events.capacity import CostAccrued
 from spotline.domain.events.lifecycle import JobAdvanced

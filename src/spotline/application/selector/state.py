@@ -2,43 +2,41 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
-from functools import lru_cache
 
 from spotline.application.allocation.measuring import Measuring
 from spotline.application.allocation.tasks import program_of
 from spotline.application.allocation.value_tables import surcharged, table_spec
 from spotline.application.selector.job_run import JobRun, RunPhase
+from spotline.application.selector.options import SelectorOptions
 from spotline.domain.beliefs.spot_beliefs import SpotBeliefs
-from spotline.domain.crowd.fairness import shares_of
+from spotline.domain.beliefs.stock_beliefs import StockBeliefs
 from spotline.domain.crowd.shadow_prices import ShadowPrices
 from spotline.domain.events.event import Event
 from spotline.domain.events.forecast import ForecastIssued
+from spotline.domain.events.limits import LimitSet
 from spotline.domain.events.market import SlotOpened
 from spotline.domain.forecasting.trust import ForecastTrust
 from spotline.domain.jobs.job import Job
 from spotline.domain.jobs.program import JobProgram
+from spotline.domain.jobs.rescue import is_at_stake
 from spotline.domain.limits.breaker import Breaker
 from spotline.domain.limits.freezes import Freezes
+from spotline.domain.limits.raised import LimitAt
 from spotline.domain.limits.spend_book import SpendBook
-from spotline.domain.limits.spending import Spending, SpentIn, spending_of
+from spotline.domain.limits.spending import SpentIn
 from spotline.domain.market.law import StateSpace, last_run_state
 from spotline.domain.market.named_law import NamedLaw
 from spotline.domain.market.offering import CapacityType, Offering
-from spotline.domain.market.prior_laws import named_priors, shipped_priors
 from spotline.domain.market.stock import stock_terms
 from spotline.domain.modes import Mode
 from spotline.domain.policies.answer import DecisionReason
 from spotline.domain.policies.contention import ResidualCapacity
 from spotline.domain.selection.learner import Draw, Learner
-from spotline.domain.selection.rules import DEFAULT_RULE, RULES
 from spotline.domain.solvers.table_spec import TableSpec
-from spotline.domain.units import NS_PER_S, micro_usd_from_usd
-
-MOST_FAIRNESS = 1_000.0
+from spotline.domain.units import NS_PER_S
 
 
 class SlotPhase(Enum):
@@ -48,134 +46,6 @@ class SlotPhase(Enum):
     ALLOCATING = "allocating"
     AWAITING_CAPACITY = "awaiting_capacity"
     SETTLED = "settled"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SelectorOptions:
-    """How the selector behaves; equal options give equal decisions.
-
-    `rehearsals` jobs are replayed on the market seen so far before the first realised ones can
-    teach anything (0: start from equal weights); `history_slots` bounds how far back they reach.
-    `most_revisions` bounds how often one slot is decided again for jobs' sake. Jobs that are not `competing` are
-    each offered the whole market: a simulation's choice, never a service's.
-
-    `decay` is AdaHedge's, `horizon_jobs` the K of exponentiated gradient (0: unknown). Its
-    utilities are scaled by `utility_floor_usd` and `utility_ceiling_usd`; where both are 0, by each
-    job's own worst cost and value, and then it maximises shares of those, not dollars.
-    `warm_start` is what `SavedWeights.to_json` wrote, empty to start from equal weights: the
-    text, not a path, so that a log's manifest says all that a decision depends on.
-
-    With `moves` a job may leave its offering where value tables say that it pays. Copying a
-    checkpoint then costs `egress_usd_per_gb` (10^9 bytes) to another region,
-    `zone_egress_usd_per_gb` to another zone of one, nothing within a zone. The defaults are common
-    list prices between a large provider's own places; what leaves a provider may cost five times
-    as much, and other continents differ.
-
-    With `limits` jobs are judged forward and have a limit each (`domain/limits/judgement.py`); one
-    that winds down keeps what it holds for `limit_grace_s` seconds. `spending` are limits on what is
-    spent in a time, as `Spending.to_json` writes them (empty: none). Logs from before 0.3.0,
-    simulations and benchmarks decide without.
-
-    With `shared_tables` jobs of a class look into one value table, every job has one, and none is
-    named before it was announced; what other jobs hold is not in its name, and without shadow prices
-    crowds do worse with it (ADR 0062).
-
-    With `clearing` the bids of all jobs are cleared together (ADR 0061); logs from before 0.3.0 serve
-    jobs in order of slack. With `shadow_prices` value tables count spot of the slots to come at what
-    it was worth to all of them of late (ADR 0066); it needs `clearing`. With `couples_limits` it clears
-    under quotas and the limit on what all spend (ADR 0071); without, what was cleared is cut to them.
-
-    `fairness` is the most that a tenant's bids count against another's where bids are cleared (1: all
-    count the same): whose jobs saved a smaller share against on-demand counts for more (ADR 0069).
-    `tenant_shares` says how much a tenant is due to save against others: `research=2`, others 1.
-
-    `beliefs` is the SHA-256 of the prior laws that spot counts which nobody publishes are believed by
-    (ADR 0068); empty, as in logs from before 0.3.0: plenty is assumed until a launch is refused.
-
-    Raises
-    ------
-    ValueError
-        An option is out of its range, or there is no such rule.
-    """
-
-    rule: str = DEFAULT_RULE
-    decay: float = 1.0
-    horizon_jobs: int = 0
-    utility_floor_usd: float = 0.0
-    utility_ceiling_usd: float = 0.0
-    warm_start: str = ""
-    forecast_timeout_s: float = 10.0
-    rehearsals: int = 24
-    rehearsals_per_job: int = 6
-    history_slots: int = 192
-    most_revisions: int = 8
-    spot_firm: bool = True
-    competing: bool = True
-    moves: bool = True
-    egress_usd_per_gb: float = 0.02
-    zone_egress_usd_per_gb: float = 0.01
-    limits: bool = False
-    limit_grace_s: int = 600
-    spending: str = ""
-    shared_tables: bool = False
-    clearing: bool = False
-    fairness: float = 1.0
-    tenant_shares: str = ""
-    beliefs: str = ""
-    shadow_prices: bool = False
-    couples_limits: bool = False
-
-    def __post_init__(self) -> None:
-        if self.rule not in RULES:
-            raise ValueError(f"rule must be one of {', '.join(sorted(RULES))}, was {self.rule!r}")
-        if not 0 < self.decay <= 1:
-            raise ValueError(f"decay must lie in (0, 1], was {self.decay}")
-        if not 0 < self.forecast_timeout_s < math.inf:
-            raise ValueError(
-                f"forecast_timeout_s must be finite and > 0, was {self.forecast_timeout_s}"
-            )
-        for name in ("utility_floor_usd", "utility_ceiling_usd"):
-            if not math.isfinite(getattr(self, name)):
-                raise ValueError(f"{name} must be finite, was {getattr(self, name)}")
-        for name in (
-            *("horizon_jobs", "rehearsals", "rehearsals_per_job", "history_slots"),
-            *("most_revisions", "egress_usd_per_gb", "zone_egress_usd_per_gb", "limit_grace_s"),
-        ):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise ValueError(f"{name} must be finite and >= 0, was {getattr(self, name)}")
-        if not 1 <= self.fairness <= MOST_FAIRNESS:
-            raise ValueError(f"fairness must lie in 1..{MOST_FAIRNESS}, was {self.fairness}")
-        try:
-            shares_of(self.tenant_shares)
-        except ValueError as error:
-            raise ValueError(f"tenant_shares {error}") from error
-        spending_of(self.spending)
-        named_priors(self.beliefs)
-
-    @property
-    def is_fair(self) -> bool:
-        """Whether bids of tenants count by what they had."""
-        return self.clearing and self.fairness > 1
-
-    @property
-    def limits_on_spending(self) -> Spending:
-        """What `spending` says."""
-        return _spending_of(self.spending)
-
-
-_spending_of = lru_cache(maxsize=16)(spending_of)
-
-
-def where_uncounted(options: SelectorOptions) -> SelectorOptions:
-    """The options on a market that publishes no counts: these are believed, nothing relies on them."""
-    return replace(
-        options,
-        spot_firm=False,
-        clearing=False,
-        shadow_prices=False,
-        couples_limits=False,
-        beliefs=shipped_priors().sha256,
-    )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -192,11 +62,13 @@ class SelectorState:
     limit of its own or of its tenant did.
     `spend` is what was spent by slot, tenant and capacity type, `launched` when how many instances
     were asked for; both only as far back, and only where, limits need them.
+    `limits_set` are limits that people have set in the place of stated ones.
     `mode` is how far decisions of the log reach. `announced` are the ids of shared tables that were
     built once.
     `fairness_cost_micro_usd` is what fairness between tenants cost in this revision.
     `reclaimed` are offerings of which the market took spot back as the slot opened, with `clearing`.
-    `beliefs` are those of spot counts that nobody publishes, None where plenty is assumed.
+    `beliefs` are those of spot counts that nobody publishes, None where plenty is assumed,
+    `stock_beliefs` those of on-demand stock, None where only the past of it counts.
     `shadow` are the shadow prices, None where tables count on none.
     `heard` is the slot as it was opened, `opened` the same with the quotes that it lacked.
     """
@@ -207,7 +79,9 @@ class SelectorState:
     shared_tables: bool = False
     announced: set[str] = field(default_factory=set)
     clearing: bool = False
+    rescue_room: bool = False
     beliefs: SpotBeliefs | None = None
+    stock_beliefs: StockBeliefs | None = None
     shadow: ShadowPrices | None = None
     reclaimed: frozenset[str] = frozenset()
     mode: Mode = Mode.LIVE
@@ -239,6 +113,7 @@ class SelectorState:
     breaker: Breaker = field(default_factory=Breaker)
     spend: SpendBook = field(default_factory=SpendBook)
     launched: list[tuple[int, int]] = field(default_factory=list)
+    limits_set: dict[LimitAt, LimitSet] = field(default_factory=dict)
     fairness_cost_micro_usd: int = 0
 
     def tenant_of(self, job_id: str) -> str | None:
@@ -275,6 +150,7 @@ class SelectorState:
     def in_order(self) -> list[str]:
         """Running jobs in the order they are served: least slack first, then job id.
 
+        With `rescue_room` hard deadlines that are at stake come before all others.
         Those that end, wait for a retry, are finishing or have reached a limit are not served.
         """
         served = [
@@ -285,7 +161,13 @@ class SelectorState:
             and not run.is_finishing
             and not run.is_at_limit
         ]
-        served.sort(key=lambda run: (run.slack_slots(self.slot), run.job.job_id))
+        served.sort(
+            key=lambda run: (
+                not (self.rescue_room and is_at_stake(run.compiled, run.slack_slots(self.slot))),
+                run.slack_slots(self.slot),
+                run.job.job_id,
+            )
+        )
         return [run.job.job_id for run in served]
 
     def served_again(self) -> list[str]:
@@ -382,13 +264,22 @@ class SelectorState:
         return last_run_state(space, counts) if counts else space.run_states - 1
 
     def on_demand_stock(self, job: Job, offering_id: str) -> tuple[int, int]:
-        """A job's `reserve_slots` and `rescue_instances` on an offering, by its recent stock."""
-        return self._stock_of(job.allowed_counts, offering_id)
+        """A job's `reserve_slots` and `rescue_instances` on an offering, by its stock, for now."""
+        return self._stock_of(job.allowed_counts, offering_id, ahead=False)
 
-    def _stock_of(self, allowed_counts: tuple[int, ...], offering_id: str) -> tuple[int, int]:
+    def stock_ahead(self, allowed_counts: tuple[int, ...], offering_id: str) -> tuple[int, int]:
+        """The same for a plan, which goes on once a launch has shown what there is."""
+        return self._stock_of(allowed_counts, offering_id, ahead=True)
+
+    def _stock_of(
+        self, allowed_counts: tuple[int, ...], offering_id: str, *, ahead: bool
+    ) -> tuple[int, int]:
         if self.is_over(offering_id):
             return 0, 0
-        return stock_terms(self.stock.get(offering_id, []), allowed_counts)
+        reserve, rescue = stock_terms(self.stock.get(offering_id, []), allowed_counts)
+        if self.stock_beliefs is not None:
+            reserve = max(reserve, self.stock_beliefs.reserve_slots(offering_id, ahead=ahead))
+        return reserve, rescue
 
     def is_over(self, offering_id: str) -> bool:
         """Whether an offering is a reservation that does not cover the open slot whole."""
@@ -409,7 +300,7 @@ class SelectorState:
             on_demand_price_micro_usd=quotes[offering_id].on_demand_price_micro_usd,
             on_demand_available=self.residual().on_demand(offering_id),
             taken=None if self.shared_tables else self._taken_of(offering_id),
-            on_demand_reserve_slots=self._stock_of(program.allowed_counts, offering_id)[0],
+            on_demand_reserve_slots=self.stock_ahead(program.allowed_counts, offering_id)[0],
         )
         surcharge = self.spot_surcharge(offering_id)
         return surcharged(spec, surcharge, program, named.law) if surcharge else spec
@@ -425,17 +316,6 @@ class SelectorState:
             return 0
         running = self.running() if self.competing else ()
         return sum(run.target.spot for run in running if run.offering_id == offering_id)
-
-    def egress_micro_usd(self, job: Job, home: str, other: str, options: SelectorOptions) -> int:
-        """What copying a job's checkpoint from one offering to another costs."""
-        here, there = self.offerings[home], self.offerings[other]
-        if (here.provider, here.region) != (there.provider, there.region):
-            usd_per_gb = options.egress_usd_per_gb
-        elif here.zone != there.zone:
-            usd_per_gb = options.zone_egress_usd_per_gb
-        else:
-            return 0
-        return micro_usd_from_usd(job.checkpoint.size_gb * usd_per_gb)
 
     def program_of(self, job: Job, offering_id: str) -> JobProgram:
         """A job compiled for an offering, on its own slot grid or, if it is arriving, from now."""
@@ -479,6 +359,8 @@ def state_at_start(options: SelectorOptions, learner: Learner) -> SelectorState:
         competing=options.competing,
         shared_tables=options.shared_tables,
         clearing=options.clearing,
+        rescue_room=options.rescue_room,
         beliefs=SpotBeliefs() if options.beliefs else None,
+        stock_beliefs=StockBeliefs() if options.stock_beliefs else None,
         shadow=ShadowPrices() if options.shadow_prices else None,
     )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Sequence, Set
 
 from spotline.application.allocation.value_tables import same_table_of
 from spotline.application.selector.believing import homes_by
 from spotline.application.selector.job_run import JobRun, RunPhase
 from spotline.application.selector.offering_choice import other_offerings
-from spotline.application.selector.state import SelectorOptions, SelectorState
+from spotline.application.selector.options import SelectorOptions
+from spotline.application.selector.state import SelectorState
 from spotline.domain.events.event import Event
 from spotline.domain.events.knowledge import ThroughputReestimated
 from spotline.domain.events.law import ValueTableRequested
@@ -25,10 +26,11 @@ def tables_wanted(
     taken: Collection[tuple[str, int]],
     options: SelectorOptions,
     room: int,
+    full: Set[str] = frozenset(),
 ) -> list[ValueTableRequested]:
     """An arriving job's value tables, at home first, wherever laws are known.
 
-    `taken` is what running jobs take of each offering. Those that `tables_with_room` would leave out
+    `taken` is what running jobs take of each offering, `full` where they may need all on-demand. Those that `tables_with_room` would leave out
     for sure are not even named: in a crowd most jobs get none.
     """
     wanted = [home]
@@ -36,7 +38,7 @@ def tables_wanted(
         wanted = wanted[: max(0, room)]
     elif options.moves and home in state.laws:
         opened, past = homes_by(state, run.job, taken)
-        wanted += other_offerings(run.job, home, state.offerings, opened, past, taken)
+        wanted += other_offerings(run.job, home, state.offerings, opened, past, taken, full=full)
     events = []
     for offering_id in wanted:
         named = state.laws.get(offering_id)

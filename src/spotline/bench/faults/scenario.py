@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from spotline.adapters.clouds.simulated.faults import SimulatedCloudSettings
-from spotline.application.selector.state import SelectorOptions
+from spotline.application.selector.options import SelectorOptions
 from spotline.domain.jobs.job import Job
 from spotline.domain.ledger.caps import Caps
 from spotline.domain.market.generate import PRESETS, generate

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -46,6 +47,10 @@ def fleet(
     censored: Annotated[
         bool, typer.Option(help="Hide counts: what spot there is shows only by asking for it.")
     ] = False,
+    resume: Annotated[
+        list[Path] | None,
+        typer.Option(help="Figures of earlier runs (--json): their cells are not run again."),
+    ] = None,
     slot_only: Annotated[
         tuple[int, int] | None,
         typer.Option(
@@ -56,9 +61,10 @@ def fleet(
     ] = None,
 ) -> None:
     """Run crowds of jobs under every policy, held against a bound that no joint schedule exceeds."""
-    from spotline.application.selector.state import where_uncounted
+    from spotline.application.selector.options import where_uncounted
     from spotline.bench.fleet.cells import all_cells, cell_named, default_cells
     from spotline.bench.fleet.policies import SHIPPED
+    from spotline.bench.fleet.resuming import cells_left, earlier_figures, joined_figures
     from spotline.bench.fleet.run import FleetOptions, run_fleet
     from spotline.bench.fleet.slot_times import SLOT_SIZES, time_slots
     from spotline.replay.clouds import Information
@@ -84,15 +90,17 @@ def fleet(
             selector=where_uncounted(selector) if censored else selector,
             information=information,
         )
-        figures |= run_fleet(cells, options, tell)
+        earlier = earlier_figures(resume or ())
+        found = run_fleet(cells_left(cells, earlier), options, tell)
+        figures |= joined_figures(cells, earlier, found)
     for jobs, offerings in sizes:
-        found = time_slots(jobs, offerings, selector)
-        figures["slot_s"][str(jobs)] = found["slot_p99_s"]
-        figures["memory_mb"][str(jobs)] = found["memory_mb"]
-        figures.setdefault("slots", {})[f"{jobs} jobs, {offerings} offerings"] = found
+        timed = time_slots(jobs, offerings, selector)
+        figures["slot_s"][str(jobs)] = timed["slot_p99_s"]
+        figures["memory_mb"][str(jobs)] = timed["memory_mb"]
+        figures.setdefault("slots", {})[f"{jobs} jobs, {offerings} offerings"] = timed
         tell(
-            f"slot of {jobs} jobs on {offerings} offerings: p99 {found['slot_p99_s']:.2f} s, "
-            f"{found['memory_mb']:.0f} MB"
+            f"slot of {jobs} jobs on {offerings} offerings: p99 {timed['slot_p99_s']:.2f} s, "
+            f"{timed['memory_mb']:.0f} MB"
         )
     write_figures(figures, out)
     if report is not None and "cells" in figures:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from spotline.application.allocation.tasks import program_of
-from spotline.application.selector.state import SelectorOptions
+from spotline.application.selector.options import SelectorOptions
 from spotline.bench.fleet.jobs import LARGEST_COUNT, LONGEST_SLOTS, fleet_jobs, instance_slots
 from spotline.bench.fleet.markets import FleetMarket
 from spotline.contracts.errors import ContractError

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import fields, replace
 
 from spotline.application.selector.handler import SelectHandler
-from spotline.application.selector.state import SelectorOptions, SelectorState
+from spotline.application.selector.options import SelectorOptions
+from spotline.application.selector.state import SelectorState
 from spotline.domain.jobs.job import Job
 from spotline.domain.policies.registry import policy_named
 from spotline.replay.closed_loop import no_digest, run_rule, telling_cloud
@@ -22,7 +23,7 @@ SDP = "sdp"
 RULES = ("msu", "uniform_progress", "on_demand_only", EDF)
 POLICY_NAMES = (SPOTLINE, SDP, *RULES)
 # How `spotline up` decides: what is measured is what is shipped.
-SHIPPED = SelectorOptions(clearing=True, shadow_prices=True)
+SHIPPED = SelectorOptions(clearing=True, shadow_prices=True, rescue_room=True)
 # What these do depends on nothing that was learned.
 UNLEARNED = RULES
 
@@ -71,7 +72,7 @@ def run_policy(
         The registry has no policy of this name, and it is neither `spotline` nor `edf`.
     """
     if name != SPOTLINE:
-        options = replace(options, clearing=False, shadow_prices=False)
+        options = replace(options, clearing=False, shadow_prices=False, rescue_room=False)
     if name in RULES:
         options = replace(options, beliefs="")
     if name != EDF:

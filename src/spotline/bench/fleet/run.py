@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from spotline.application.selector.state import SelectorOptions
+from spotline.application.selector.options import SelectorOptions
 from spotline.bench.drawing import without_nan
 from spotline.bench.fleet.cells import FleetCell
 from spotline.bench.fleet.counting import CrowdCount, Lives, count_cell, joined, lives_of
@@ -98,6 +98,7 @@ def run_fleet(
             "policies": list(options.policies),
             "processes": options.processes,
             "clearing": options.selector.clearing,
+            "shadow_prices": options.selector.shadow_prices,
             "information": options.information.value,
             "fairness": options.selector.fairness,
             "wall_s": perf_counter() - began_s,

@@ -17,7 +17,7 @@ import numpy as np
 from spotline.application.allocator.handler import JobsHandler
 from spotline.application.forecaster.handler import ForecastHandler
 from spotline.application.selector.handler import ALLOCATE_CALL, SelectHandler
-from spotline.application.selector.state import SelectorOptions
+from spotline.application.selector.options import SelectorOptions
 from spotline.bench.fleet.jobs import CLASSES, fleet_jobs, instance_slots
 from spotline.bench.fleet.policies import SHIPPED
 from spotline.bench.fleet.starts import HORIZON_SLOTS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from spotline.application.selector.state import SelectorOptions
+from spotline.application.selector.options import SelectorOptions
 from spotline.bench.fleet.cells import COLD, PRIOR, STARTS, WARM
 from spotline.bench.fleet.instance import LaidCrowd, training_jobs
 from spotline.bench.fleet.markets import FleetMarket

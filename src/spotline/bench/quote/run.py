@@ -14,7 +14,8 @@ from spotline.application.market_view import MarketView
 from spotline.application.outlook.following import SelectorSnapshot
 from spotline.application.outlook.outlook import job_outlook
 from spotline.application.selector.handler import SelectHandler
-from spotline.application.selector.state import SelectorOptions, SelectorState
+from spotline.application.selector.options import SelectorOptions
+from spotline.application.selector.state import SelectorState
 from spotline.bench.quote.worlds import World
 from spotline.domain.events.lifecycle import JobOutcome
 from spotline.domain.forecasting.registry import DEFAULT_FORECASTER

@@ -22,7 +22,7 @@ from spotline.adapters.grpc.allocator.client import JobClient
 from spotline.adapters.ledger.sql import SqlLedger
 from spotline.adapters.market.parquet import write_market
 from spotline.application.cloud_actuator.agreeing import AgreementRules
-from spotline.application.selector.state import SelectorOptions, where_uncounted
+from spotline.application.selector.options import SelectorOptions, where_uncounted
 from spotline.bootstrap.clouds import AWS, cloud_of
 from spotline.bootstrap.identity import IdentityAt
 from spotline.bootstrap.live import SILENT_AFTER_S, followed_market
@@ -32,6 +32,7 @@ from spotline.bootstrap.system import LEDGER_OWNER, RunningSystem, SystemOptions
 from spotline.contracts.envelope import Envelope
 from spotline.contracts.errors import ConfigError, ProviderUnavailable
 from spotline.contracts.subjects import StreamPart, stream_name
+from spotline.demo.rehearsed.planned import with_disks, with_savings_plan
 from spotline.demo.rehearsed.process import (
     REHEARSAL_AWS,
     RehearsedAws,
@@ -47,7 +48,6 @@ from spotline.domain.ledger.bills import InstanceBill
 from spotline.domain.ledger.orphans import ReapMode, ReapRules, accounts_of
 from spotline.domain.market.market import Market
 from spotline.domain.market.market_clock import MarketClock
-from spotline.domain.market.offering import Disks
 from spotline.domain.modes import Mode
 from spotline.domain.units import NS_PER_S
 from spotline.replay.reconcile import LedgerSums
@@ -56,8 +56,8 @@ _LOOK_S = 0.5
 _SILENT_WALL_S = 20.0
 # After the last job is over: instances end within minutes of market time, bills within an hour.
 _SETTLES_S = 120.0
-# gp3 in us-east-1: https://aws.amazon.com/ebs/pricing/, "$0.08/GB-month".
-_DISKS = Disks(gb=200, micro_usd_per_gb_month=80_000)
+DISK_GB = 200
+"""Disks of an instance, where nobody says otherwise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +72,10 @@ class Rehearsing:
         Wall seconds of a slot: so fast does the rehearsal's time run.
     priors, identity
         As of `SystemOptions`.
+    disk_gb
+        Gigabytes of disks of an instance, where the market states none.
+    plan_instances
+        How many instances of the dearest type a savings plan pays for; 0: there is none.
     """
 
     market: Market
@@ -84,6 +88,8 @@ class Rehearsing:
     selector: SelectorOptions = field(default_factory=SelectorOptions)
     priors: bool = False
     identity: IdentityAt | None = None
+    disk_gb: int = DISK_GB
+    plan_instances: int = 0
     told: Callable[[DemoProgress], None] | None = None
 
     @property
@@ -135,7 +141,10 @@ async def run_rehearsed(rehearsing: Rehearsing) -> RehearsedRun:
         The rehearsal ends by itself.
     """
     market_file = rehearsing.folder / "market.parquet"
-    await asyncio.to_thread(write_market, _with_disks(rehearsing.market), market_file)
+    traded = with_savings_plan(
+        with_disks(rehearsing.market, rehearsing.disk_gb), rehearsing.plan_instances
+    )
+    await asyncio.to_thread(write_market, traded, market_file)
     async with rehearsed_aws(
         market_file,
         rehearsing.folder / "rehearsal",
@@ -145,12 +154,6 @@ async def run_rehearsed(rehearsing: Rehearsing) -> RehearsedRun:
     ) as cloud:
         with credentials_of(cloud):
             return await _run(rehearsing, cloud)
-
-
-def _with_disks(market: Market) -> Market:
-    """The market with disks in its launch templates, where it states none."""
-    offerings = tuple(replace(each, disks=each.disks or _DISKS) for each in market.offerings)
-    return replace(market, offerings=offerings)
 
 
 async def _run(rehearsing: Rehearsing, cloud: RehearsedAws) -> RehearsedRun:

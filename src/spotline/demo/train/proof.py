@@ -15,7 +15,7 @@ from statistics import median
 from spotline.adapters.eventlog.reader import EventLogReader
 from spotline.adapters.files.packing import packed, store
 from spotline.application.allocator.gang_facts import AgentTimes
-from spotline.application.selector.state import SelectorOptions
+from spotline.application.selector.options import SelectorOptions
 from spotline.bootstrap.clouds import chosen_cloud
 from spotline.bootstrap.pace import MarketPace
 from spotline.bootstrap.system import SystemOptions
@@ -359,6 +359,7 @@ def _reckoned_up(
         ledger_micro_usd=run.ledger_micro_usd,
         wall_s=time.monotonic() - began_s,
         rehearsed=options.rehearsed,
+        took=run.took,
     )
     picture = options.folder / "training.png"
     draw(

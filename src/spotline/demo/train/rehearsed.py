@@ -9,7 +9,7 @@ from pathlib import Path
 
 from spotline.adapters.market.parquet import write_market
 from spotline.application.allocator.gang_facts import AgentTimes
-from spotline.application.selector.state import SelectorOptions
+from spotline.application.selector.options import SelectorOptions
 from spotline.demo.rehearsed.agents import agents_ahead
 from spotline.demo.rehearsed.process import credentials_of, rehearsed_aws
 from spotline.demo.rehearsed.run import Rehearsing, options_of
@@ -71,7 +71,7 @@ async def train_rehearsed(
     ) as cloud:
         with credentials_of(cloud):
             options = await asyncio.to_thread(options_of, rehearsing, cloud)
-            return await run_training(
+            run = await run_training(
                 replace(options, agents_address=ahead.address, agent_times=training.agent_times),
                 training.jobs,
                 folder / "log",
@@ -80,3 +80,6 @@ async def train_rehearsed(
                 told=told,
                 slots=market.slots,
             )
+            lines = (await cloud.bill())["lines"]
+    took = frozenset(line["instance_id"] for line in lines if line["taken"])
+    return replace(run, took=took)

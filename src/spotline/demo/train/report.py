@@ -67,13 +67,15 @@ class JobFared:
 class TrainReport:
     """The whole proof; `ledger_micro_usd` is what the ledger says, which the jobs' costs must sum to.
 
-    Where it was `rehearsed`, how many are taken back without notice is AWS's, and not demanded.
+    Where it was `rehearsed`, how many are taken back, and how many of them without notice, is the
+    market's and AWS's: demanded is that jobs heard of each that the rehearsal `took`, by its own bill.
     """
 
     jobs: tuple[JobFared, ...]
     ledger_micro_usd: int
     wall_s: float
     rehearsed: bool = False
+    took: frozenset[str] = frozenset()
 
     @property
     def interruptions(self) -> int:
@@ -153,12 +155,11 @@ class TrainReport:
         return found
 
     def _too_few(self) -> list[str]:
+        if self.rehearsed:
+            return self._unheard()
         found = []
         if self.interruptions < LEAST_INTERRUPTIONS:
             found.append(f"{self.interruptions} interruptions, fewer than {LEAST_INTERRUPTIONS}")
-        if self.rehearsed:
-            # What AWS takes back it gives notice of, and how much that is the market says.
-            return found
         if self.without_notice < LEAST_SUDDEN_SHARE * self.interruptions:
             found.append(
                 f"{self.without_notice} of {self.interruptions} interruptions without notice, "
@@ -167,6 +168,15 @@ class TrainReport:
         if self.resizes < LEAST_RESIZES:
             found.append(f"{self.resizes} resizes, fewer than {LEAST_RESIZES}")
         return found
+
+    def _unheard(self) -> list[str]:
+        """What the rehearsal took back, and no job heard of; or that it took nothing."""
+        if not self.took:
+            return ["the rehearsal took nothing back"]
+        heard = {name for job in self.jobs for name in job.evidence.taken_back}
+        return [
+            f"{name} was taken back, and no job heard of it" for name in sorted(self.took - heard)
+        ]
 
 
 def events_in(entries: Iterable[StoredEntry]) -> list[Event]:

@@ -32,13 +32,17 @@ _PATIENCE_S = 45.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainRun:
-    """What a run left: its log, the ledger's bills, and when its slots opened (wall seconds)."""
+    """What a run left: its log, the ledger's bills, and when its slots opened (wall seconds).
+
+    `took` are the instances that a rehearsed cloud took back, by its own bill.
+    """
 
     log: Path
     jobs: tuple[Job, ...]
     ledger_micro_usd: int
     bills: tuple[InstanceBill, ...]
     slots_opened_s: tuple[float, ...]
+    took: frozenset[str] = frozenset()
 
 
 @dataclass(slots=True, kw_only=True)

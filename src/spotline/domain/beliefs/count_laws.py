@@ -121,15 +121,17 @@ class CountBelief:
         for _ in range(slots):
             self.mass = np.einsum("ms,mst->mt", self.mass, self.laws.transitions)
 
-    def observe(self, at_least: int, at_most: int = UNBOUNDED) -> None:
-        """Take in bounds of this slot's count, 0 <= `at_least` <= `at_most`."""
+    def observe(self, at_least: int, at_most: int = UNBOUNDED) -> float:
+        """Take in bounds of this slot's count, 0 <= `at_least` <= `at_most`; returns their chance."""
         low, high = _SPACE.level_of(at_least), _SPACE.level_of(at_most)
         inside = np.zeros(_SPACE.run_states)
         inside[low * _AGES : (high + 1) * _AGES] = 1.0
         left = self.mass * inside
-        if left.sum() < _LEAST_MASS:
+        foreseen = float(left.sum())
+        if foreseen < _LEAST_MASS:
             left = (self.laws.prior + _LEAST_MASS) * inside
         self.mass = normalised(left)
+        return min(1.0, foreseen)
 
     def levels(self) -> FloatArray:
         """Chance of each level, shape (levels,)."""

@@ -17,7 +17,6 @@ from spotline.domain.beliefs.count_laws import (
     UNBOUNDED,
     CountBelief,
     CountLaws,
-    most_of,
 )
 from spotline.domain.drawn import uniform
 from spotline.domain.market.law import AGE_STARTS, MarketLaw, StateSpace
@@ -37,7 +36,8 @@ class BelievedOffering:
 
     `path` is the law and the run state of one path that its counts may have taken. `room` is how many
     more than are held a refusal leaves possible, -1 where nothing was refused. Before `cool_until_ns`
-    the cloud is not asked: what is refused until then says nothing.
+    the cloud is not asked: what is refused until then says nothing. `levels_seen` are the least and the
+    greatest level that the slot settled last may have had, `foreseen` how likely that was before.
     """
 
     belief: CountBelief
@@ -45,6 +45,8 @@ class BelievedOffering:
     path: tuple[int, int] = (-1, 0)
     room: int = -1
     cool_until_ns: int = 0
+    levels_seen: tuple[int, int] = (0, len(LEVEL_STARTS) - 1)
+    foreseen: float = 1.0
 
     def to_ask_for(self, quote: Quote, held: int, opened_ns: int, slot_s: int) -> int:
         """The largest count that is worth asking for now, at least what is held.
@@ -73,15 +75,16 @@ class BelievedOffering:
 
     def settle(self, name: str, slot: int, held: int) -> int:
         """End the open slot with so many held; returns the count of the path in it."""
-        self.belief.observe(held, UNBOUNDED if self.room < 0 else held + self.room)
-        most = most_of(_level(held + self.room)) if self.room >= 0 else UNBOUNDED
+        most = UNBOUNDED if self.room < 0 else held + self.room
+        self.foreseen = self.belief.observe(held, most)
+        low, high = self.levels_seen = _level(held), _level(most)
         self.room = -1
         law, state = self.path
         chance = uniform(0, "path of counts", name, slot)
         if law >= 0:
             reached = self.belief.laws.transitions[law, state].cumsum()
             state = int(np.searchsorted(reached, chance * reached[-1], side="right"))
-        if law < 0 or not _level(held) <= state // _AGES <= _level(most):
+        if law < 0 or not low <= state // _AGES <= high:
             reached = self.belief.mass.ravel().cumsum()
             drawn = int(np.searchsorted(reached, chance * reached[-1], side="right"))
             law, state = divmod(drawn, self.belief.mass.shape[1])

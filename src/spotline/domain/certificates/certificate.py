@@ -161,13 +161,19 @@ class Foresight:
 
         The mean over futures is 0 where nothing held depends on later slots.
         """
+        run = futures.run[future]
+        return self.paid(run, futures.price[future], self.spot_counts[run], holdings)
+
+    def paid(
+        self, run: IntArray, price: IntArray, spot: IntArray, holdings: Sequence[Holding]
+    ) -> float:
+        """As `charged`, of a market that was met: its states, levels and counts by slot."""
         program = self.terms.program
         state, paid = JobProgress(), 0.0
-        run, price = futures.run[future], futures.price[future]
         expected = np.empty(self.opening.shape[3:])
         chances = self.terms.law.run_matrix(), self.terms.law.price_matrix()
         for t, held in enumerate(holdings[: self.slots - 1]):
-            broken = state.holding.spot > self.spot_counts[run[t]]
+            broken = state.holding.spot > spot[t]
             state = advance(program, state, held, held_s=program.slot_s, interrupted=bool(broken))
             left = program.work_quanta - state.progress_quanta
             if left <= 0:
@@ -237,7 +243,7 @@ def foresight_of(
         layout.by_count,
         (counts, prices),
         (law.run_matrix(), law.price_matrix()),
-        (layout.values, _late(program, terms.on_demand_price)),
+        (layout.values, worth_when_late(program, terms.on_demand_price)),
     )
     return Foresight(
         terms=terms,
@@ -341,7 +347,12 @@ def _solved(
     layout = lay_out(program)
     sets = all_configurations(program, most_spot=int(foresight.spot_counts.max()))
     return best_penalised(
-        (layout.row, layout.by_count, layout.values, _late(program, terms.on_demand_price)),
+        (
+            layout.row,
+            layout.by_count,
+            layout.values,
+            worth_when_late(program, terms.on_demand_price),
+        ),
         (sets.spot, sets.on_demand, sets.cover_start, sets.covers),
         (foresight.opening, foresight.sets[1], foresight.pending_s, foresight.cell_quanta),
         (
@@ -356,7 +367,7 @@ def _solved(
     )
 
 
-def _late(program: JobProgram, on_demand_price: int) -> IntArray:
+def worth_when_late(program: JobProgram, on_demand_price: int) -> IntArray:
     """Worth at the deadline by slots of on-demand work left; a hard one leaves nothing."""
     if program.hard:
         return np.zeros(1, dtype=np.int64)

@@ -89,6 +89,7 @@ Event = (
     | freeze.BuyingExcepted
     | limits.QuoteQuarantined
     | limits.LimitReached
+    | limits.LimitSet
     | agreement.AgreementChecked
     | agreement.IncarnationBegun
     | agreement.OrphanFound

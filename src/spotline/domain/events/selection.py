@@ -22,7 +22,9 @@ class PolicyWeightsUpdated:
 
     The floor and ceiling scale utilities to [0, 1] for rules that need it. `rehearsed_slot` is -1
     for a job that ended, else the past slot from which an arriving job was rehearsed. `regret`
-    includes this job; it is None before the first job has ended.
+    includes this job; it is None before the first job has ended. Where spot counts were only
+    believed, utilities are means over `sampled_paths` of them (0: counts were known), whose law is
+    at most `misfit_ppm` of total variation from the belief by all that was seen.
     """
 
     round: int
@@ -33,3 +35,5 @@ class PolicyWeightsUpdated:
     utility_floor_micro_usd: int
     utility_ceiling_micro_usd: int
     regret: SelectionRegret | None = None
+    sampled_paths: int = 0
+    misfit_ppm: int = 0

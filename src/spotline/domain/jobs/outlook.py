@@ -28,13 +28,24 @@ class OutlookPolicy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OutlookStep:
+    """Work done at the end of a slot: one future in ten has less than `low_ppm`, one more than `high_ppm`."""
+
+    at_ns: int
+    low_ppm: int
+    middle_ppm: int
+    high_ppm: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobOutlook:
     """What replaying what really runs on sampled `futures`, from `slot` on, shows of a job.
 
     Costs are of the whole job, with what was spent before. p10 is what one future in ten stays
     below, p90 what nine in ten do. A finish of 0 says that the job is never done in that future;
     futures without a finish count as later than any. `offerings` are in order of share, `policies`
-    of weight: of a job that has its policy, that alone.
+    of weight: of a job that has its policy, that alone. `progress` is in order of time, empty where
+    it was not said.
     """
 
     slot: int
@@ -50,3 +61,4 @@ class JobOutlook:
     expected_utility_micro_usd: int
     offerings: tuple[OutlookOffering, ...] = ()
     policies: tuple[OutlookPolicy, ...] = ()
+    progress: tuple[OutlookStep, ...] = ()

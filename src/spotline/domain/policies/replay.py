@@ -32,7 +32,8 @@ class SlotRecord:
     `forecast` is None where none was there or none was trusted; policies that need one are then
     replaced by the fallback, as in the services. `run_state` is where the market was in the law of
     the job's value table, -1 where there is none. For `reserve_slots` and `rescue_instances` see
-    `PolicyView`.
+    `PolicyView`. Where counts were only believed, `sampled` are spot and run state on each of the
+    paths that feedback is replayed on.
     """
 
     spot_price: int
@@ -43,6 +44,14 @@ class SlotRecord:
     run_state: int = -1
     reserve_slots: int = 0
     rescue_instances: int = 0
+    sampled: tuple[tuple[int, int], ...] = ()
+
+    def on_path(self, path: int) -> SlotRecord:
+        """The same on one of the sampled paths; where none were, counts were known."""
+        if not self.sampled:
+            return self
+        spot, run_state = self.sampled[path]
+        return replace(self, spot_available=spot, run_state=run_state, sampled=())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

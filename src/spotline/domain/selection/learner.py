@@ -29,12 +29,18 @@ class Draw:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolFeedback:
-    """What every policy earns on one job: ids, micro-USD, and the bounds fixed before it ran."""
+    """What every policy earns on one job: ids, micro-USD, and the bounds fixed before it ran.
+
+    Means of `sampled_paths` where counts were only believed (0: known); for `misfit_ppm` see
+    `RegretAccount.note_sampled`.
+    """
 
     policy_ids: tuple[str, ...]
     utility_micro_usd: tuple[int, ...]
     floor_micro_usd: int
     ceiling_micro_usd: int
+    sampled_paths: int = 0
+    misfit_ppm: int = 0
 
 
 class Learner:
@@ -74,6 +80,12 @@ class Learner:
             drawn=self._index[draw.policy_id],
             weights_ppb=weights_ppb(draw.weights),
         )
+        if feedback.sampled_paths:
+            floor = min(feedback.floor_micro_usd, int(utility.min()))
+            width = max(feedback.ceiling_micro_usd, int(utility.max())) - floor
+            self._account.note_sampled(
+                width, paths=feedback.sampled_paths, misfit_ppm=feedback.misfit_ppm
+            )
 
     def regret(self) -> SelectionRegret | None:
         """The regret so far, None before the first job that was served has ended."""

@@ -105,6 +105,7 @@ def lines(records: Iterable[Mapping[str, Any]], places: Places, until_ns: int) -
             instance_id=entry["instance_id"],
             place=(entry["account_id"], entry["region"], entry["instance_type"]),
             span=one.span,
+            list_micro_usd=places.price_micro_usd(entry["offering_id"], ON_DEMAND, one.begins_ns),
         )
         for one in billed
         if (entry := one.life.launched)["lifecycle"] == ON_DEMAND

@@ -140,6 +140,9 @@ def _offering(world: RehearsedWorld, place: SoldPlace) -> dict[str, Any]:
 def _savings_plans(world: RehearsedWorld) -> dict[str, Any]:
     plans = []
     for plan in world.places.plans:
+        rates = {(kind, price) for (_, _, kind), price in plan.prices.items()}
+        if len(rates) != len({kind for kind, _ in rates}):
+            raise ValueError(f"plan {plan.plan_id} must have one price of each type, has several")
         accounts = sorted({world.account(account_id).name for account_id, _, _ in plan.prices})
         said: dict[str, Any] = {
             "id": plan.plan_id,

@@ -172,9 +172,21 @@ def _deny(control: Control, said: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _foreign(control: Control, said: Mapping[str, Any]) -> dict[str, Any]:
-    world = control.world
     offering_id, lifecycle = _place(control, said)
-    count = _stated(said, "count", int)
+    count, tags = _stated(said, "count", int), _stated(said, "tags", dict, {})
+    return {"instance_ids": launch_foreign(control.world, offering_id, lifecycle, count, tags)}
+
+
+def launch_foreign(
+    world: RehearsedWorld, offering_id: str, lifecycle: str, count: int, tags: Mapping[str, str]
+) -> list[str]:
+    """Have others in an account launch; their instances by id.
+
+    Raises
+    ------
+    ValueError
+        So many are not there.
+    """
     free = world.free(offering_id, lifecycle)
     if not 1 <= count <= free:
         raise ValueError(f"count must be >= 1 and <= {free}, what is there, was {count}")
@@ -186,11 +198,11 @@ def _foreign(control: Control, said: Mapping[str, Any]) -> dict[str, Any]:
         [source],
         Filling(counts={0: count}),
         lifecycle,
-        Marks(tags=_stated(said, "tags", dict, {}), client_token=f"foreign-{number}"),
+        Marks(tags=tags, client_token=f"foreign-{number}"),
         first=len(world.state.instances),
     )
     world.launch([replace(instance, foreign=True) for instance in made], None)
-    return {"instance_ids": [instance.instance_id for instance in made]}
+    return [instance.instance_id for instance in made]
 
 
 def _advance(control: Control, said: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 
 from spotline.domain.units import NS_PER_S, S_PER_HOUR
 
@@ -37,11 +38,12 @@ class SoldPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanUse:
-    """An instance on demand, and when it is billed."""
+    """An instance on demand, when it is billed, and its price without a plan."""
 
     instance_id: str
     place: Place
     span: Span
+    list_micro_usd: int
 
 
 def at_list_price(
@@ -49,11 +51,16 @@ def at_list_price(
 ) -> Mapping[str, Sequence[Span]]:
     """When each of these instances costs the list price: where no plan's money is left for it.
 
-    Of several plans the first covers what it can; in an hour, instances come in the order given.
+    Of several plans the first covers what it can; in an hour what saves most comes first, then what
+    has the lowest rate ("applied to your highest savings percentage first", then "to the first usage with
+    the lowest Savings Plans rate"), and of the rest, which AWS does not order, what began first.
     """
     left: dict[str, list[Span]] = {usage.instance_id: [usage.span] for usage in used}
     for plan in plans:
-        covered = [usage for usage in used if usage.place in plan.prices]
+        covered = sorted(
+            (usage for usage in used if usage.place in plan.prices),
+            key=lambda usage: _rank(usage, plan.prices[usage.place]),
+        )
         hours = {
             hour
             for usage in covered
@@ -62,6 +69,11 @@ def at_list_price(
         for hour in sorted(hours):
             _cover_hour(plan, hour, covered, left)
     return left
+
+
+def _rank(usage: PlanUse, price: int) -> tuple[Fraction, int, int, str]:
+    share = Fraction(price, usage.list_micro_usd or price)
+    return share, price, usage.span[0], usage.instance_id
 
 
 def _cover_hour(

@@ -13,6 +13,7 @@ from pathlib import Path
 from starlette.types import ASGIApp
 
 from spotline.rehearsal.aws.catalog import instance_type
+from spotline.rehearsal.aws.cloud_trail import CloudTrail
 from spotline.rehearsal.aws.ec2.resources import IMAGE_ID
 from spotline.rehearsal.aws.events import EventBridge, envelope
 from spotline.rehearsal.aws.fis import Fis
@@ -228,6 +229,7 @@ def _services(
         around.bridge,
         Pricing(lambda: listed_types(world), now_ns=world.now_ns),
         ServiceQuotas(world.quotas),
+        CloudTrail(world),
         Iam(lambda account_id: _role_arns(world, account_id), began_ns=world.places.start_ns),
         Fis(
             lambda where, instance_id, lead_s: interrupt_spot(world, where, instance_id, lead_s),

@@ -19,6 +19,8 @@ class Weather:
         So long at most a new instance is missing from what is described.
     ending_s
         An instance is shutting down for a time between these two.
+    recorded_s
+        So long after a call CloudTrail has its event, between these two.
     late_share, late_s
         Warnings of interruption that come late, by up to so much.
     double_share, missing_share
@@ -45,6 +47,7 @@ class Weather:
     pending_s: tuple[float, float] = (5.0, 40.0)
     hidden_s: float = 5.0
     ending_s: tuple[float, float] = (5.0, 60.0)
+    recorded_s: tuple[float, float] = (60.0, 600.0)
     late_share: float = 0.08
     late_s: float = 100.0
     double_share: float = 0.08
@@ -83,6 +86,7 @@ def calm(fail_share: float = 0.0) -> Weather:
         pending_s=(0.0, 0.0),
         hidden_s=0.0,
         ending_s=(0.0, 0.0),
+        recorded_s=(0.0, 0.0),
         late_share=0.0,
         double_share=0.0,
         missing_share=0.0,

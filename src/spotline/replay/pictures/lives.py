@@ -8,7 +8,8 @@ from enum import Enum
 
 from spotline.application.selector.handler import SelectHandler
 from spotline.application.selector.job_run import JobRun
-from spotline.application.selector.state import SelectorOptions, SelectorState
+from spotline.application.selector.options import SelectorOptions
+from spotline.application.selector.state import SelectorState
 from spotline.contracts.envelope import StoredEntry
 from spotline.contracts.errors import ContractError
 from spotline.contracts.mapping import digest

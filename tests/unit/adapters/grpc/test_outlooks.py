@@ -14,7 +14,7 @@ from spotline.adapters.grpc.allocator.outlooks import BackgroundOutlooks
 from spotline.application.outlook.following import Following, SelectorSnapshot
 from spotline.application.outlook.lives import Beginning, FutureCourse, LifeAhead, live_alone
 from spotline.application.outlook.outlook import job_outlook
-from spotline.application.selector.state import SelectorOptions
+from spotline.application.selector.options import SelectorOptions
 from spotline.domain.events.lifecycle import (
     JobAdmitted,
     JobClosed,

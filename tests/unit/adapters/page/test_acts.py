@@ -89,6 +89,7 @@ async def test_an_act_is_for_whom_its_method_is(act):
         "pause": "OperationsService/Pause",
         "resume": "OperationsService/Resume",
         "promote": "OperationsService/SetAccountMode",
+        "limit": "OperationsService/SetLimit",
         "retry": "OperationsService/RetryParked",
         "drop": "OperationsService/DropParked",
         "reap": "OperationsService/ReapOrphans",
@@ -117,6 +118,56 @@ async def test_what_follows_is_said_before_anything_is_done(site):
     assert (name, token) == ("pause", "operator")
     assert (pause.key, pause.detail) == ("research", "why not")
     assert pause.request_id == carried["request_id"] != ""
+
+
+LIMIT = {"what": "tenant", "key": "research", "span": "day", "most": "600", "reason": "month end"}
+
+
+async def test_a_limit_is_raised_once_it_was_said_from_what_and_what_is_used(site):
+    browser = await site.signed_in("operator")
+    answer = await asked(browser, "/act/limit", **LIMIT)
+    done = await browser.post("/act/limit", {**fields_of(answer), "step": "do"})
+
+    said = answer.body.decode()
+    assert "USD per day, tenant research: $400.00 becomes $600.00" in said
+    assert "Used of it by now: $390.00" in said
+    assert "in the next slot" in said
+    ((name, token, wanted),) = site.acts.heard
+    assert (name, token, wanted.most, wanted.span_s) == (
+        "set_limit",
+        "operator",
+        600 * 10**6,
+        86400,
+    )
+    assert "$400.00 became $600.00" in done.body.decode()
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"span": "no time"}, "span: expected hour, day or month"),
+        ({"what": "job"}, "span: expected no time"),
+        ({"key": ""}, "key: expected which tenant"),
+        ({"what": "total"}, "key: expected nothing"),
+        ({"most": "much"}, "most: expected an amount in USD"),
+        ({"most": ""}, "most: expected something"),
+        ({"what": "quota", "span": "no time", "most": "1.5"}, "a whole number of instances"),
+        ({"reason": " "}, "reason: expected something"),
+    ],
+)
+async def test_a_limit_that_is_none_is_told_with_its_field(site, changed, said):
+    browser = await site.signed_in("operator")
+    answer = await asked(browser, "/act/limit", **{**LIMIT, **changed})
+
+    assert said in html_text.unescape(answer.body.decode())
+
+
+async def test_a_limit_that_nobody_stated_cannot_be_raised(site):
+    browser = await site.signed_in("operator")
+    answer = await asked(browser, "/act/limit", **{**LIMIT, "span": "hour"})
+
+    assert "A limit must be stated first" in answer.body.decode()
+    assert 'value="do"' not in answer.body.decode()
 
 
 async def test_the_same_form_twice_is_the_same_request(site):

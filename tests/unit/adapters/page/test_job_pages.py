@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,6 +75,21 @@ class Explaining:
         return self._explainer.explain(self._entries, query)
 
 
+EXPECTED = JobOutlook(
+    slot=2,
+    futures=100,
+    on_time_probability_ppm=990_000,
+    expected_cost_micro_usd=5_000_000,
+    cost_p10_micro_usd=4_000_000,
+    cost_p50_micro_usd=5_000_000,
+    cost_p90_micro_usd=6_000_000,
+    finish_p10_ns=1 << 62,
+    finish_p50_ns=1 << 62,
+    finish_p90_ns=0,
+    expected_utility_micro_usd=7_000_000,
+)
+
+
 class Expecting:
     """Expects the same of every job."""
 
@@ -82,19 +97,14 @@ class Expecting:
         await asyncio.sleep(0)
         if at == 0:
             raise SpotlineError("the beginning is gone")
-        return JobOutlook(
-            slot=2,
-            futures=100,
-            on_time_probability_ppm=990_000,
-            expected_cost_micro_usd=5_000_000,
-            cost_p10_micro_usd=4_000_000,
-            cost_p50_micro_usd=5_000_000,
-            cost_p90_micro_usd=6_000_000,
-            finish_p10_ns=1 << 62,
-            finish_p50_ns=1 << 62,
-            finish_p90_ns=0,
-            expected_utility_micro_usd=7_000_000,
-        )
+        return EXPECTED
+
+
+class ExpectingBeside:
+    """Knows what is expected of all but the last of the jobs that are asked for."""
+
+    def known(self, job_ids: Sequence[str], at: int | None) -> Mapping[str, JobOutlook | None]:
+        return dict.fromkeys(job_ids[:-1], EXPECTED)
 
 
 @pytest.fixture(scope="module")
@@ -110,6 +120,7 @@ def client(told: list[Applied]) -> Iterator[Client]:
         explainer=Explaining(),
         outlooks=Expecting(),
         outlooks_wait=True,
+        listed=ExpectingBeside(),
         desk=desk,
         bench=bench,
     )
@@ -169,14 +180,61 @@ def test_what_takes_long_is_loaded_after_the_page(client: Client, job_ids: list[
             part = client.get(found.group(1)).text
             assert "hx-get" not in part
             assert ("the beginning is gone" in part) == (at == 0)
-            assert ("99.0 %" in part) == (at != 0)
+            # Of a job that is over, what was expected as it began is drawn, and no more.
+            assert ("99.0 %" in part) == (at != 0 and "It is over" not in part)
+            assert bool(re.search("100 (sampled )?futures", part)) == (at != 0)
     assert loads
+
+
+def test_what_is_expected_of_listed_jobs_is_filled_in_as_it_comes(
+    client: Client, job_ids: list[str]
+) -> None:
+    page = client.get("/jobs?at=22&sort=slack").text
+    found = re.search(r'id="expecting"[^>]* hx-get="([^"]+)"', page)
+    assert found is not None
+    assert found.group(1) == "/jobs/expected?at=22&amp;sort=slack"
+    assert "99.0 %" not in page
+
+    part = client.get(found.group(1)).text
+
+    filled = re.findall(r'id="p-([0-9a-f]+)" hx-swap-oob="true">99.0 %', part)
+    waiting = re.search(r"P\(on time\) of 1 of (\d+) open jobs", part)
+    assert waiting is not None
+    assert len(filled) == int(waiting.group(1)) - 1 > 0
+    assert set(filled) < set(job_ids)
+    # It asks the same again until all is said; of a list without open jobs nothing is asked.
+    assert f'hx-get="{found.group(1)}"' in part
+    assert "expecting" not in client.get("/jobs?phase=completed").text
 
 
 def test_what_other_rules_would_have_cost_is_told(client: Client, job_ids: list[str]) -> None:
     for job_id in job_ids:
         text = client.get(f"/jobs/{job_id}/otherwise").text
         assert ("Uniform Progress" in text and "bound" in text) or "cannot be told" in text
+
+
+def test_how_far_a_job_was_from_what_anybody_could_do_is_told(
+    client: Client, job_ids: list[str]
+) -> None:
+    told = [client.get(f"/jobs/{job_id}/otherwise").text for job_id in job_ids]
+    certified = [text for text in told if 'id="rule-certified"' in text]
+    assert certified
+    assert all("no rule that does not know the future" in text for text in certified)
+
+
+def test_rules_and_the_certified_bound_are_loaded_after_money_and_policies(client: Client) -> None:
+    for page, part, words in (
+        ("/money", "/money/rules", "Uniform Progress"),
+        ("/policies", "/policies/bound", "earned without luck"),
+    ):
+        # Of a run without bills there is nothing on the page of money to compare.
+        assert page == "/money" or f'hx-get="{part}"' in client.get(page).text
+        answer = client.get(part)
+        assert answer.status_code == 200
+        assert words in answer.text
+        assert "hx-get" not in answer.text
+    assert "Of none of the jobs" in client.get("/money/rules?tenant=nobody").text
+    assert "none" in client.get("/policies/bound?at=0").text
 
 
 def test_every_decision_has_a_page_and_its_reasons(

@@ -8,6 +8,7 @@ import pytest
 
 from spotline.adapters.page.asked import PageAsked
 from spotline.adapters.page.asked_live import LiveAbout, limits_of
+from spotline.adapters.page.shared_answer import FRESH_S, SharedAnswer
 from spotline.application.operations.messages import LimitsInForce, SpendUse
 from spotline.application.page.about import About
 from spotline.contracts.errors import ContractError, ProviderUnavailable
@@ -67,3 +68,75 @@ def test_a_page_does_not_wait_for_a_system_that_never_answers() -> None:
     about = LiveAbout(limits=limits_of(_never), wait_s=0.01)
 
     assert asyncio.run(about.of(NOW)).limits is None
+
+
+class Allocator:
+    """Answers once it may, and counts how often it was asked."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.may = asyncio.Event()
+        self.may.set()
+        self.fails = False
+
+    async def limits(self) -> LimitsInForce:
+        self.asked += 1
+        await self.may.wait()
+        if self.fails:
+            raise ProviderUnavailable("no answer")
+        return await _said()
+
+
+async def test_readers_of_a_moment_share_one_answer() -> None:
+    allocator, now = Allocator(), [0.0]
+    shared = SharedAnswer(allocator.limits, clock=lambda: now[0])
+    allocator.may.clear()
+    readers = [asyncio.create_task(shared.get()) for _ in range(50)]
+    await asyncio.sleep(0)
+    allocator.may.set()
+    answers = await asyncio.gather(*readers)
+    now[0] = FRESH_S / 2
+    within = await shared.get()
+    asked_within = allocator.asked
+    now[0] = FRESH_S
+    await shared.get()
+
+    assert all(answer is within for answer in answers)
+    assert (asked_within, allocator.asked) == (1, 2)
+
+
+async def test_a_reader_who_gives_up_leaves_the_question_to_the_others() -> None:
+    allocator = Allocator()
+    allocator.may.clear()
+    shared = SharedAnswer(allocator.limits)
+    leaving = asyncio.create_task(shared.get())
+    await asyncio.sleep(0)
+    staying = asyncio.create_task(shared.get())
+    leaving.cancel()
+    await asyncio.wait((leaving,))
+    allocator.may.set()
+
+    assert (await staying).jobs_judged
+    assert (leaving.cancelled(), allocator.asked) == (True, 1)
+
+
+async def test_what_failed_is_asked_again_by_the_next_reader() -> None:
+    allocator = Allocator()
+    allocator.fails = True
+    shared = SharedAnswer(allocator.limits)
+    with pytest.raises(ProviderUnavailable):
+        await shared.get()
+    allocator.fails = False
+
+    assert (await shared.get()).jobs_judged
+    assert allocator.asked == 2
+
+
+async def test_all_pages_of_a_moment_ask_the_allocator_once() -> None:
+    allocator = Allocator()
+    about = LiveAbout(limits=limits_of(allocator.limits))
+    told = await asyncio.gather(*(about.of(NOW) for _ in range(20)))
+    about.close()
+
+    assert {each.limits for each in told} == {await _said()}
+    assert allocator.asked == 1

@@ -11,7 +11,7 @@ import pytest
 
 from spotline.application.page.about import About
 from spotline.application.read_model.ports import ViewRefused
-from spotline.application.selector.state import SelectorOptions
+from spotline.application.selector.options import SelectorOptions
 from spotline.domain.events.market import SlotOpened
 from spotline.domain.market.offering import UNKNOWN_COUNT, CapacityType
 from tests.fakes.allocator import EAST, forecast_issued, job, slot_opened

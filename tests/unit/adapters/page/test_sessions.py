@@ -69,3 +69,28 @@ def test_a_link_signs_in_once_and_not_for_long() -> None:
     for code in (used, old, "never offered"):
         with pytest.raises(ViewRefused, match="used before, or is too old"):
             sessions.taken(code)
+
+
+@pytest.mark.parametrize(
+    ("peer", "counts"),
+    [
+        ("127.0.0.1", True),
+        ("127.3.2.1", True),
+        ("::1", True),
+        ("::ffff:127.0.0.1", True),
+        ("10.0.0.7", False),
+        ("::ffff:10.0.0.7", False),
+        ("", False),
+    ],
+)
+def test_a_link_of_this_machine_counts_for_nobody_from_elsewhere(peer, counts):
+    sessions = BrowserSessions()
+    code = sessions.offer("a token", of_this_machine=True)
+
+    if counts:
+        assert sessions.taken(code, peer) == "a token"
+    else:
+        with pytest.raises(ViewRefused, match="used up now"):
+            sessions.taken(code, peer)
+    with pytest.raises(ViewRefused, match="used before"):
+        sessions.taken(code, "127.0.0.1")

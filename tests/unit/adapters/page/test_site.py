@@ -10,7 +10,9 @@ import pytest_asyncio
 
 from spotline.adapters.page.pages import PAGES
 from spotline.adapters.page.site import own_path
+from spotline.application.identity.audit import DONE, Act
 from spotline.contracts.access import PAGE_ACTIONS, Reach
+from spotline.contracts.errors import AuditUnavailable
 from spotline.domain.events.lifecycle import JobSubmitted
 from tests.fakes.allocator import START_NS, job, market_opened, of_tenant, slot_opened
 from tests.fakes.identities import CALLERS, OTHER, OWN, KnownTokens
@@ -75,6 +77,60 @@ async def test_a_session_shows_what_its_token_may_see_and_nothing_of_the_token(a
     assert "own-run" in shown.body.decode()
     assert "rivals-run" not in shown.body.decode()
     assert "rivals-run" in all_shown.body.decode()
+
+
+class HeardTrail:
+    """Keeps what is written; cannot where it is `full`."""
+
+    def __init__(self, *, full: bool = False) -> None:
+        self.acts: list[Act] = []
+        self._full = full
+
+    async def write(self, act: Act) -> int:
+        if self._full:
+            raise AuditUnavailable("audit.jsonl: expected a file that can be written to")
+        self.acts.append(act)
+        return len(self.acts)
+
+
+async def followed(running, path):
+    """Follow a link as a browser does: its page, then the button on it."""
+    browser, code = running.browser(), path.rpartition("=")[2]
+    csrf = csrf_of(await browser.get(path))
+    return browser, await browser.post("/sign-in", {"code": code, "csrf": csrf, "next": "/jobs"})
+
+
+async def test_a_link_signs_in_once_and_that_is_audited():
+    trail = HeardTrail()
+    async with running_site(authenticator=KnownTokens(), trail=trail) as running:
+        running.feed(*EVENTS)
+        path = running.site.link("owner")
+        # To look at it uses nothing up: a terminal or a mail reader may have done so.
+        for _ in range(2):
+            assert (await running.browser().get(path)).status == 200
+        browser, signed_in = await followed(running, path)
+        shown = await browser.get("/jobs")
+        again = (await followed(running, path))[1]
+
+    assert signed_in.status == 303
+    assert "owner" not in path
+    assert "own-run" in shown.body.decode()
+    assert "rivals-run" not in shown.body.decode()
+    assert again.status == 401
+    assert "used before" in again.body.decode()
+    assert [(act.action, act.subject, act.role, act.outcome) for act in trail.acts] == [
+        ("POST /sign-in", CALLERS["owner"].subject, "owner", DONE)
+    ]
+    assert trail.acts[0].peer == "127.0.0.1"
+
+
+async def test_a_link_whose_use_cannot_be_audited_signs_nobody_in():
+    async with running_site(authenticator=KnownTokens(), trail=HeardTrail(full=True)) as running:
+        browser, answer = await followed(running, running.site.link("owner"))
+
+    assert answer.status == 503
+    assert "the audit cannot be written" in answer.body.decode()
+    assert not browser.cookie
 
 
 async def test_over_tls_the_cookie_is_bound_to_host_and_tls():

@@ -11,7 +11,7 @@ from spotline.application.board import offers as module
 from spotline.application.board.offers import OFFER_WIDTH, OfferBook
 from spotline.application.board.otherwise import OtherCosts, other_costs, other_lives
 from spotline.application.market_view import MarketFold
-from spotline.application.selector.state import SelectorOptions
+from spotline.application.selector.options import SelectorOptions
 from spotline.contracts.build import event_of
 from spotline.domain.events.allocation import AllocationDecided
 from spotline.domain.events.capacity import CapacityReported, RefusalClass

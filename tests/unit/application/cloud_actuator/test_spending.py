@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from spotline.domain.events.capacity import LaunchRefused, RefusalClass, SlotDecided
+from spotline.domain.events.limits import LimitKind, LimitSet
 from spotline.domain.ledger.caps import Caps
 from spotline.domain.limits.freezes import FreezeScope
 from spotline.domain.limits.spending import Spending, SpendLimit
@@ -134,3 +135,25 @@ async def test_no_slot_is_begun_with_a_launch_beyond_the_limit(tmp_path_factory,
     rig.close()
 
     assert spent <= limit * USD
+
+
+async def test_launches_are_held_to_a_limit_that_was_raised_since(tmp_path):
+    rig = await rig_of(tmp_path, Spending(total=day(2)))
+    await rig.feed(opened(0, quote(price=USD)))
+    first = held(await rig.decide(0, 0, 0, [("j", lot(spot=4))]))
+    await rig.feed(
+        LimitSet(
+            kind=LimitKind.TOTAL,
+            span_s=86_400,
+            stated=2 * USD,
+            most=6 * USD,
+            before=2 * USD,
+            by="ada",
+            reason="why",
+        )
+    )
+    await rig.feed(opened(1, quote(price=USD)))
+    second = held(await rig.decide(1, 0, 0, [("j", lot(spot=4))]))
+    rig.close()
+
+    assert (first, second) == ({"j": 2}, {"j": 4})

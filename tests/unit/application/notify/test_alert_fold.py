@@ -12,8 +12,9 @@ from spotline.application.notify.fold import QUIET_SLOTS, AlertFold
 from spotline.application.notify.target import NotifyTarget
 from spotline.application.page.about import NOTHING_KNOWN, About
 from spotline.application.page.applied import Applied
-from spotline.application.selector.state import SelectorOptions
+from spotline.application.selector.options import SelectorOptions
 from spotline.domain.events.lifecycle import JobOutcome
+from spotline.domain.jobs.lot import Lot
 from tests.samples.page_logs import (
     AT_RISK,
     LIMITS,
@@ -25,7 +26,7 @@ from tests.samples.page_logs import (
 )
 
 OLD_S, FRESH_S = 40_000, 30
-ACME, AWS = (offering.offering_id for offering in offerings(2))
+ACME = offerings(1)[0].offering_id
 
 
 def alerts_of(log: list[Applied] | tuple[Applied, ...], about: About = NOTHING_KNOWN):
@@ -170,3 +171,20 @@ def test_two_installations_of_one_market_have_ids_of_their_own():
         ids += [alert.alert_id for told in log for alert in fold.fold(told)]
 
     assert len(ids) == len(set(ids)) == 2
+
+
+def test_a_dead_feed_names_no_tenants_job():
+    log = LogWriter(offerings(1))
+    job = job_named("somebody else's", tenant="search", hours=200)
+    log.open()
+    log.submit(job)
+    log.admit(job, log.offered[0])
+    log.decide(job, (Lot(offering_id=ACME, spot=1),))
+    log.hold(job, (Lot(offering_id=ACME, spot=1),))
+    log.report()
+    log.open(ages_s=(OLD_S,))
+    (feed,) = alerts_of(list(applied_of(log.entries)))
+
+    assert feed.kind is AlertKind.FEED_DEAD
+    assert job.name not in feed.says + feed.next
+    assert "holds" not in feed.says

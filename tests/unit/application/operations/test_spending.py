@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spotline.application.operations.spending import SpendingState, limits_in_force
-from spotline.application.selector.state import SelectorOptions
+from spotline.application.operations.messages import SpendUse
+from spotline.application.operations.spending import SpendingState, limits_in_force, room_again_s
+from spotline.application.selector.options import SelectorOptions
 from spotline.domain.events.capacity import CapacityReported
 from spotline.domain.events.lifecycle import JobAdvanced, JobClosed, JobOutcome
 from spotline.domain.events.limits import LimitAction, LimitReached
@@ -223,3 +224,29 @@ def test_a_job_is_at_a_limit_until_it_is_over_or_worth_it_again(after, known):
 
     jobs = limits_in_force(state, SelectorOptions(), None, {}).jobs
     assert [said.job_id for said in jobs] == (["j"] if known else [])
+
+
+@given(BILLS, st.integers(1, 3 * 10**9))
+def test_a_limit_has_room_again_when_enough_was_spent_long_enough_ago(bills, most):
+    state, slot_s = SpendingState(), 1800
+    bills = sorted(bills, key=lambda bill: bill[0])
+    for number, tenant, kind, micro_usd in bills:
+        state.fold(slot(number, slot_s))
+        state.fold(cost(micro_usd, slot=number, tenant=tenant, capacity_type=kind))
+    if not bills:
+        return
+    used = sum(state.spent_in(86_400).values())
+    use = SpendUse(what="total", span="day", used_micro_usd=used, limit_micro_usd=most)
+
+    wait_s = room_again_s(state, use)
+
+    now = bills[-1][0]
+    later = now + wait_s // slot_s
+    within = sum(cost for at, _, _, cost in bills if (later - at) * slot_s < 86_400)
+    before = sum(cost for at, _, _, cost in bills if (later - 1 - at) * slot_s < 86_400)
+    assert within < most
+    assert wait_s == 0 or before >= most
+
+
+def test_a_limit_without_a_time_says_nothing_of_when_it_has_room():
+    assert room_again_s(SpendingState(), SpendUse(what="total", span="day")) is None

@@ -15,7 +15,7 @@ from spotline.application.outlook.fleets import FleetLimits
 from spotline.application.outlook.following import Following
 from spotline.application.outlook.outlook import fleets_of, job_outlook, market_futures
 from spotline.application.selector.learning import learner_of
-from spotline.application.selector.state import SelectorOptions
+from spotline.application.selector.options import SelectorOptions
 from spotline.domain.events.freeze import BuyingFrozen, BuyingUnfrozen
 from spotline.domain.events.lifecycle import JobAdmitted, JobSubmitted
 from spotline.domain.limits.freezes import Freeze, FreezeReason, FreezeScope

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -17,6 +18,7 @@ from spotline.application.page.job import (
     at_moments,
     begins_ns,
     billed_course,
+    fan_of,
     lives_of,
     moments_of,
     otherwise,
@@ -28,7 +30,7 @@ from spotline.application.read_model.ports import ViewRefused
 from spotline.domain.events.capacity import CapacityReported, CostAccrued
 from spotline.domain.events.lifecycle import JobAdvanced
 from spotline.domain.jobs.lot import Lot
-from spotline.domain.jobs.outlook import JobOutlook
+from spotline.domain.jobs.outlook import JobOutlook, OutlookStep
 from spotline.domain.market.offering import CapacityType
 from spotline.domain.units import NS_PER_S
 from tests.fakes.page_log import small_log
@@ -178,13 +180,29 @@ def test_a_fan_begins_with_what_is_done_and_ends_with_all(state: PageState) -> N
         expected_utility_micro_usd=1,
     )
     lines = progress_lines(
-        state, job_id, Expected(outlook=outlook, from_ns=at_ns, done_ppm=250_000), 0
+        state, job_id, Expected(outlook=outlook, from_ns=at_ns, done_ppm=250_000), None, 0
     )
 
-    assert lines.quick == [(at_ns, 25.0), (at_ns + HOUR_NS, 100.0)]
-    assert lines.middle == [(at_ns, 25.0), (at_ns + 2 * HOUR_NS, 100.0)]
-    assert [value for _, value in lines.slow] == [25.0, 25.0]
+    assert lines.now is not None
+    assert not lines.now.by_slot
+    assert lines.now.high == [(at_ns, 25.0), (at_ns + HOUR_NS, 100.0)]
+    assert lines.now.middle == [(at_ns, 25.0), (at_ns + 2 * HOUR_NS, 100.0)]
+    assert [value for _, value in lines.now.low] == [25.0, 25.0]
     assert not lines.latest
+
+    stepped = replace(
+        outlook,
+        progress=(
+            OutlookStep(at_ns=at_ns, low_ppm=0, middle_ppm=0, high_ppm=0),
+            OutlookStep(at_ns=at_ns + HOUR_NS, low_ppm=300_000, middle_ppm=450_000, high_ppm=10**6),
+        ),
+    )
+    fan = fan_of(Expected(outlook=stepped, from_ns=at_ns, done_ppm=250_000), at_ns + HOUR_NS)
+
+    assert fan.by_slot
+    assert fan.low == [(at_ns, 25.0), (at_ns + HOUR_NS, 30.0)]
+    assert fan.middle == [(at_ns, 25.0), (at_ns + HOUR_NS, 45.0)]
+    assert fan.high == [(at_ns, 25.0), (at_ns + HOUR_NS, 100.0)]
 
 
 courses = st.lists(

@@ -5,7 +5,7 @@ import pytest
 from spotline.application.page.about import NOTHING_KNOWN, About
 from spotline.application.page.now import now_view, rows_of, standing_of, tightness
 from spotline.application.page.trouble import TroubleKind, troubles
-from spotline.application.selector.state import SelectorOptions
+from spotline.application.selector.options import SelectorOptions
 from spotline.domain.events.capacity import RefusalClass
 from spotline.domain.limits.spending import Spending, SpendLimit
 from tests.samples.page_logs import TENANTS, book_of, empty_market, every_member

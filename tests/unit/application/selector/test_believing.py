@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from spotline.application.selector.state import SelectorOptions, where_uncounted
+from spotline.application.selector.options import SelectorOptions, where_uncounted
 from spotline.domain.beliefs.count_laws import LEVEL_STARTS
 from spotline.domain.events.allocation import AllocationAnswered, CallOutcome
 from spotline.domain.events.capacity import (
@@ -19,6 +19,7 @@ from spotline.domain.events.capacity import (
 from spotline.domain.events.forecast import ForecastOverdue
 from spotline.domain.events.lifecycle import JobSubmitted
 from spotline.domain.events.market import MarketOpened
+from spotline.domain.events.selection import PolicyWeightsUpdated
 from spotline.domain.jobs.lot import JobHolding, Lot
 from spotline.domain.market.offering import CapacityType, Provenance
 from spotline.domain.policies.answer import DecisionReason, JobAnswer
@@ -253,3 +254,42 @@ def test_no_job_is_rehearsed_on_counts_that_nobody_saw():
 def test_beliefs_of_other_priors_are_refused_by_name():
     with pytest.raises(ValueError, match="priors_sha256"):
         SelectorOptions(beliefs="0" * 64)
+
+
+def test_feedback_is_the_mean_of_paths_that_agree_with_what_was_seen():
+    market = Market(BELIEVING)
+    market.decide(spot=2)
+    market.refuse(1)
+    market.hold(spot=2, settled=False)
+    market.next_slot()
+
+    (record,) = market.state.runs[market.job.job_id].records
+    assert len(record.sampled) == BELIEVING.belief_paths
+    assert {spot for spot, _ in record.sampled} == {2}
+    told = told_back(market)
+    assert told.sampled_paths == BELIEVING.belief_paths
+    assert 0 < told.misfit_ppm < 1_000_000
+    assert market.state.runs[market.job.job_id].paths is None
+
+
+def test_paths_widen_the_bound_of_the_regret_and_known_counts_do_not():
+    believed = told_back(Market(BELIEVING)).regret
+    earlier = told_back(Market(replace(BELIEVING, belief_paths=0)))
+
+    assert 0 < believed.widened_micro_usd <= believed.bound_micro_usd
+    assert (earlier.sampled_paths, earlier.misfit_ppm) == (0, 0)
+    assert earlier.regret.widened_micro_usd == 0
+
+
+def told_back(market):
+    """The feedback of the job, which holds nothing until its deadline has passed."""
+    while True:
+        outcome = market.driver.feed(SLOTS[market.slot + 1])
+        market.slot += 1
+        for event in outcome.events:
+            if isinstance(event, PolicyWeightsUpdated):
+                return event
+        market.asked = market.driver.feed(ForecastOverdue(slot=market.slot, waited_ms=1))
+        if market.asked.calls:
+            market.decide()
+            market.hold()

@@ -10,9 +10,9 @@ import pytest
 
 from spotline.application.cloud_actuator.messages import ApplyRevisionRequest
 from spotline.application.cloud_actuator.reporting import transfers
-from spotline.application.selector.egress import held_back, open_to
+from spotline.application.selector.egress import copy_micro_usd, held_back, open_to
 from spotline.application.selector.job_table import JobTable
-from spotline.application.selector.state import SelectorOptions
+from spotline.application.selector.options import SelectorOptions
 from spotline.contracts.build import event_of
 from spotline.domain.events.allocation import AllocationDecided
 from spotline.domain.events.capacity import (
@@ -85,8 +85,8 @@ def test_a_checkpoint_of_unknown_size_stays_in_its_region_until_it_is_measured()
     driver.feed(committed(one, 1, 1, 1.0, size_bytes=14 * 10**9))
 
     assert why(driver, one) == ""
-    assert driver.state.egress_micro_usd(
-        driver.state.runs[one.job_id].job, EAST, WEST, OPTIONS
+    assert copy_micro_usd(
+        driver.state, driver.state.runs[one.job_id].job, EAST, WEST, OPTIONS
     ) == pytest.approx(stepped(14_000) / 1000 * 20_000)
 
 

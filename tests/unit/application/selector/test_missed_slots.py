@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from spotline.application.market_ingest.handler import IngestHandler, IngestOptions
 from spotline.application.selector.job_run import JobRun
-from spotline.application.selector.state import SelectorOptions, SelectorState
+from spotline.application.selector.options import SelectorOptions
+from spotline.application.selector.state import SelectorState
 from spotline.application.spec import Outcome
 from spotline.domain.events.capacity import CapacityReported, ProvisioningCommanded, SlotDecided
 from spotline.domain.events.forecast import ForecastOverdue

@@ -14,7 +14,8 @@ from spotline.application.allocation.tasks import move_margin_micro_usd, program
 from spotline.application.allocation.value_tables import surcharged, table_spec
 from spotline.application.selector.handler import SelectHandler
 from spotline.application.selector.job_run import RunPhase
-from spotline.application.selector.state import SelectorOptions, SelectorState
+from spotline.application.selector.options import SelectorOptions
+from spotline.application.selector.state import SelectorState
 from spotline.application.spec import Context, Outcome
 from spotline.contracts.build import event_of
 from spotline.contracts.mapping import digest

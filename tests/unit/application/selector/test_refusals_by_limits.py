@@ -8,7 +8,7 @@ import pytest
 
 from spotline.application.allocation.messages import AllocateRequest, JobTask
 from spotline.application.market_ingest.handler import IngestHandler, IngestOptions
-from spotline.application.selector.state import SelectorOptions
+from spotline.application.selector.options import SelectorOptions
 from spotline.application.spec import Outcome
 from spotline.domain.events.allocation import AllocationAnswered, CallOutcome
 from spotline.domain.events.capacity import CapacityReported, LaunchRefused, RefusalClass

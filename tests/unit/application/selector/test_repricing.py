@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from spotline.application.outlook.following import Following
+from spotline.application.selector.options import SelectorOptions
 from spotline.application.selector.repricing import MOST_REPRICED
-from spotline.application.selector.state import SelectorOptions
 from spotline.application.selector.tables import taken_by
 from spotline.domain.events.allocation import ShadowPricesUpdated
 from spotline.domain.events.law import MarketLawLearned, ValueTableRequested

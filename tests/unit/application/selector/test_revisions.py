@@ -9,7 +9,8 @@ from spotline.application.market_ingest.handler import IngestHandler, IngestOpti
 from spotline.application.selector.handler import SelectHandler
 from spotline.application.selector.job_run import RunPhase
 from spotline.application.selector.job_table import JobTable
-from spotline.application.selector.state import SelectorOptions, SelectorState, SlotPhase
+from spotline.application.selector.options import SelectorOptions
+from spotline.application.selector.state import SelectorState, SlotPhase
 from spotline.application.selector.tables import tables_with_room
 from spotline.application.spec import Context, Outcome
 from spotline.contracts.mapping import digest

@@ -10,11 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spotline.application.selector.freezing import NO_EXEMPTION
+from spotline.application.selector.options import SelectorOptions
 from spotline.application.selector.spending import within_limits
-from spotline.application.selector.state import SelectorOptions, SlotPhase
+from spotline.application.selector.state import SlotPhase
 from spotline.domain.events.capacity import CostAccrued, ProvisioningCommanded
 from spotline.domain.events.lifecycle import JobAdvanced, JobClosed, JobOutcome
-from spotline.domain.events.limits import LimitAction, LimitReached
+from spotline.domain.events.limits import LimitAction, LimitKind, LimitReached, LimitSet
 from spotline.domain.jobs.job import DeadlineKind
 from spotline.domain.jobs.lot import Lot, holding_of
 from spotline.domain.jobs.program import Holding
@@ -432,3 +433,46 @@ def test_of_what_is_new_as_much_is_launched_as_the_rate_allows():
     assert granted(lot(spot=1), lot(spot=4), per_minute=1) == lot(spot=2)
     assert granted(lot(on_demand=4), lot(spot=4), per_minute=4) == lot(spot=4)
     assert granted(lot(on_demand=4), lot(on_demand=1), per_minute=0) == lot(on_demand=1)
+
+
+# --- limits that are set while it runs ------------------------------------------------------------
+
+
+def raised(spending: Spending, most: int) -> LimitSet:
+    stated = spending.total.micro_usd_per_hour
+    return LimitSet(
+        kind=LimitKind.TOTAL,
+        span_s=3600,
+        stated=stated,
+        most=most,
+        before=stated,
+        by="ada",
+        reason="the end of the month",
+    )
+
+
+def test_a_limit_that_was_raised_is_held_to_from_the_next_slot_on():
+    spending = Spending(total=limits(hour=0))
+    shut, opened = world_of(spending), world_of(spending)
+    for world in (shut, opened):
+        for _ in range(3):
+            world.next_slot()
+    opened.feed(raised(spending, 9_000_000))
+    for world in (shut, opened):
+        for _ in range(4):
+            world.next_slot()
+
+    assert most_in(shut, 3600) == 0
+    assert 0 < most_in(opened, 3600) <= 9_000_000
+
+
+def test_a_limit_that_was_set_against_other_settings_changes_nothing():
+    spending = Spending(total=limits(hour=2_000_000))
+    much, nothing = world_of(spending), world_of(spending)
+    for world, most in ((much, 99_000_000), (nothing, 0)):
+        world.feed(raised(Spending(total=limits(hour=1)), most))
+        for _ in range(6):
+            world.next_slot()
+
+    assert much.log == nothing.log
+    assert 0 < most_in(much, 3600) <= 2_000_000

@@ -8,7 +8,8 @@ import pytest
 
 from spotline.application.selector.handler import SelectHandler
 from spotline.application.selector.job_run import JobRun, RunPhase
-from spotline.application.selector.state import SelectorOptions, SelectorState
+from spotline.application.selector.options import SelectorOptions
+from spotline.application.selector.state import SelectorState
 from spotline.application.selector.tenant_savings import tenant_savings, tenant_weights
 from spotline.domain.crowd.fairness import TenantSaving
 from spotline.domain.jobs.program import compile_program

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from spotline.application.selector.state import SelectorOptions
+from spotline.application.selector.options import SelectorOptions
 from spotline.application.spec import Outcome
 from spotline.domain.events.allocation import AllocationAnswered, CallOutcome
 from spotline.domain.events.capacity import (

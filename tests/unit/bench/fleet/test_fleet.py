@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from spotline.application.selector.state import SelectorOptions
+from spotline.application.selector.options import SelectorOptions
 from spotline.bench.fleet.cells import all_cells, cell_named, default_cells
 from spotline.bench.fleet.counting import CrowdCount, Lives, best_rule, count_cell
 from spotline.bench.fleet.instance import Crowd, LaidCrowd, bound_of, lay_instance

@@ -11,7 +11,8 @@ from spotline.application.outlook.following import SelectorSnapshot
 from spotline.application.outlook.futures import MarketFutures, OfferingFutures
 from spotline.application.outlook.outlook import lives_of
 from spotline.application.selector.handler import SelectHandler
-from spotline.application.selector.state import SelectorOptions, SelectorState
+from spotline.application.selector.options import SelectorOptions
+from spotline.application.selector.state import SelectorState
 from spotline.bench.quote.run import Quoted, QuoteSaid, quoted_jobs, reliability, scored
 from spotline.bench.quote.worlds import load_world
 from spotline.contracts.errors import ContractError

@@ -140,6 +140,26 @@ def test_what_does_not_hold_is_said(job, changes, said) -> None:
     assert any(failure.startswith(said) for failure in failures), failures
 
 
+@pytest.mark.parametrize(
+    ("took", "said"),
+    [
+        (frozenset(), ["the rehearsal took nothing back"]),
+        (frozenset({"i-0"}), []),
+        (frozenset({"i-0", "i-x"}), ["i-x was taken back, and no job heard of it"]),
+    ],
+)
+def test_of_a_rehearsal_each_instance_that_it_took_is_demanded_and_no_number(
+    job, took, said
+) -> None:
+    fared_job = fared(job)
+    fared_job.evidence.lost.clear()
+    fared_job.evidence.noticed.clear()
+    fared_job.evidence.noticed.add("i-0")
+    found = replace(report(fared_job), rehearsed=True, took=took)
+
+    assert found.failures() == said
+
+
 def test_bills_that_are_not_all_of_the_ledger_are_said(job) -> None:
     found = replace(report(fared(job)), ledger_micro_usd=5)
 

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spotline.adapters.clouds.aws.section import read_section
+from spotline.domain.ledger.plan_cover import PlanMoney, PlanUsage, at_list_s
 from spotline.domain.market.offering import Reservation
 from spotline.domain.units import NS_PER_S
 from spotline.rehearsal.aws.bill import bill_of, total_micro_usd
@@ -84,7 +85,7 @@ def test_no_hour_pays_for_more_than_its_commitment_and_no_second_is_lost(spans, 
         prices={PLACE: price},
     )
     used = [
-        PlanUse(instance_id=str(number), place=PLACE, span=span)
+        PlanUse(instance_id=str(number), place=PLACE, span=span, list_micro_usd=price)
         for number, span in enumerate(spans)
     ]
 
@@ -104,3 +105,48 @@ def test_no_hour_pays_for_more_than_its_commitment_and_no_second_is_lost(spans, 
         elif listed:
             # Not one second more would have fitted.
             assert money * 3600 - paid * price < price
+
+
+@given(
+    spans=st.lists(
+        st.tuples(
+            st.integers(0, 3 * 3600), st.integers(1, 2 * 3600), st.integers(0, 1), st.integers(0, 9)
+        ),
+        max_size=6,
+    ),
+    money=st.lists(st.integers(1, 12), min_size=1, max_size=2),
+    ends_s=st.integers(0, 4 * 3600),
+)
+def test_what_the_ledger_counts_is_what_the_rehearsal_bills(spans, money, ends_s):
+    """Two that share no code, of the same words of AWS's."""
+    prices = [{("1", "r", f"t{kind}"): 2 + kind + plan for kind in (0, 1)} for plan in (0, 1)]
+    listed = (6, 7)
+    sold = [
+        SoldPlan(plan_id=f"p{n}", micro_usd_per_hour=each, ends_ns=ends_s * 10**9, prices=prices[n])
+        for n, each in enumerate(money)
+    ]
+    used, counted = [], []
+    for number, (begin_s, long_s, kind, _) in enumerate(spans):
+        place, name, span = ("1", "r", f"t{kind}"), str(number), (begin_s, begin_s + long_s)
+        used.append(PlanUse(instance_id=name, place=place, span=span, list_micro_usd=listed[kind]))
+        counted.append(
+            PlanUsage(
+                instance_id=name,
+                since_s=begin_s,
+                begin_s=begin_s,
+                end_s=begin_s + long_s,
+                list_micro_usd=listed[kind],
+                rates=tuple((f"p{n}", prices[n][place]) for n in range(len(money))),
+            )
+        )
+    plans = [
+        PlanMoney(plan_id=one.plan_id, micro_usd_per_hour=one.micro_usd_per_hour, until_s=ends_s)
+        for one in sold
+    ]
+
+    billed = {
+        name: sum(until - begin for begin, until in left)
+        for name, left in at_list_price(sold, used).items()
+    }
+
+    assert at_list_s(plans, counted) == billed

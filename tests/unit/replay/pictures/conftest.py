@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from spotline.application.selector.state import SelectorOptions
+from spotline.application.selector.options import SelectorOptions
 from spotline.replay.jobs import generated_jobs
 from spotline.replay.pictures.lives import DrawnRun, drawn_run
 from tests.fakes.recorded_run import recorded_run, small_market

@@ -16,12 +16,14 @@ import structlog
 
 from spotline.adapters.clouds.aws.calling import AwsReader, pages
 from spotline.adapters.clouds.aws.described_life import described_life
+from spotline.adapters.clouds.aws.end_records import EndRecords
 from spotline.adapters.clouds.aws.feeds.on_demand import OnDemandPrices
 from spotline.adapters.clouds.aws.feeds.spot_prices import (
     PRODUCTS,
     points_by_place,
     read_point,
 )
+from spotline.adapters.clouds.aws.plan_use import Bought, PlanUses
 from spotline.adapters.clouds.aws.settings import AwsOffering, AwsSettings
 from spotline.application.cloud_actuator.ports import BilledInstance, CloudClock
 from spotline.contracts.errors import ContractError, ProviderUnavailable
@@ -45,6 +47,8 @@ Where = tuple[str, str]
 
 # `Filter.Values` takes at most 200.
 _MOST_VALUES = 200
+# What is pending for longer counts as failed (`Graces.pending_s`).
+_LONGEST_PENDING_S = 900
 _ROWS = 1000
 
 
@@ -64,6 +68,18 @@ class SeenEnds(Protocol):
         """Those of these that were ended while they were pending: nothing is billed."""
         ...
 
+    def ran(self, instance_ids: Iterable[str]) -> Collection[str]:
+        """Those of these that were seen running."""
+        ...
+
+    def note_ends(self, *, ran: Iterable[str], never_ran: Iterable[str]) -> None:
+        """Note what was learnt since of instances that have ended."""
+        ...
+
+    def bought_on_demand(self) -> Sequence[Bought]:
+        """All instances on demand that are known, but for those that never ran."""
+        ...
+
     def ended_lives(self, instance_ids: Iterable[str]) -> Mapping[str, BilledLife]:
         """From when until when these were billed, as far as it was seen."""
         ...
@@ -71,6 +87,8 @@ class SeenEnds(Protocol):
 
 class AwsBiller:
     """Implements `InstanceBiller` on DescribeInstances, DescribeSpotPriceHistory and the Price List.
+
+    Of what may have been ended before it ran CloudTrail is asked, too.
 
     Parameters
     ----------
@@ -89,7 +107,8 @@ class AwsBiller:
         seen: SeenEnds,
     ) -> None:
         self._api, self._on_demand, self._clock = api, on_demand, clock
-        self._seen = seen
+        self._seen, self._records = seen, EndRecords(api)
+        self._plans = PlanUses(settings, self._list_price)
         self._offerings = {offering.offering_id: offering for offering in settings.offerings}
         # What was described is not asked for again while a price is missing: AWS forgets it.
         self._known: dict[str, _Ended] = {}
@@ -151,16 +170,36 @@ class AwsBiller:
                     self._known[told.instance_id] = _Ended(offering, told.instance_id, told.life)
 
     async def _priced(self, where: Where, ids: Sequence[str]) -> list[Settlement]:
-        ended = [self._known[instance_id] for instance_id in ids if instance_id in self._known]
-        unbilled = set(self._seen.never_ran([one.instance_id for one in ended]))
         # What a minimum adds is billed at prices that may still be to come.
         now_s = self._clock.now_ns() // NS_PER_S
-        over = [one for one in ended if billed_until_s(AWS_BILLING, one.life) <= now_s]
-        spot = await self._spot_prices(where, over)
+        ended = [
+            one
+            for instance_id in ids
+            if (one := self._known.get(instance_id)) is not None
+            and billed_until_s(AWS_BILLING, one.life) <= now_s
+        ]
+        unbilled, undecided = await self._never_ran(where, ended, now_s)
         await self._on_demand.refresh(self._clock.now_ns())
+        at_list_s = self._at_list_s(ended, unbilled, undecided, now_s)
+        over = [
+            one
+            for one in ended
+            if one.instance_id not in undecided
+            and (
+                one.instance_id in unbilled
+                or not self._shares_plan(one)
+                or one.instance_id in at_list_s
+            )
+        ]
+        spot = await self._spot_prices(where, over)
         found = []
         for one in over:
-            cost = _own_cost(one, self._changes(one, spot), never_ran=one.instance_id in unbilled)
+            cost = _own_cost(
+                one,
+                self._changes(one, spot),
+                never_ran=one.instance_id in unbilled,
+                at_list_s=at_list_s.get(one.instance_id),
+            )
             if cost is None:
                 _log.warning("price_not_known", instance_id=one.instance_id)
                 continue
@@ -177,14 +216,70 @@ class AwsBiller:
             )
         return found
 
+    async def _never_ran(
+        self, where: Where, ended: Sequence[_Ended], now_s: int
+    ) -> tuple[Collection[str], Collection[str]]:
+        """Which of these never ran, and of which that is not known yet."""
+        ids = [one.instance_id for one in ended]
+        unbilled = set(self._seen.never_ran(ids))
+        clear = unbilled | set(self._seen.ran(ids))
+        in_doubt = {
+            one.instance_id: one.life.end_s
+            for one in ended
+            if one.instance_id not in clear and _may_never_have_run(one)
+        }
+        if not in_doubt:
+            return unbilled, ()
+        told = await self._records.never_ran(where, in_doubt, now_s)
+        pending = {instance_id for instance_id, never_ran in told.items() if never_ran}
+        # Nobody is asked again, also where it is about others' share of a plan.
+        self._seen.note_ends(ran=told.keys() - pending, never_ran=pending)
+        return unbilled | pending, in_doubt.keys() - told.keys()
+
+    def _shares_plan(self, one: _Ended) -> bool:
+        on_demand = one.life.capacity_type is CapacityType.ON_DEMAND
+        return on_demand and self._plans.covers(one.offering)
+
+    def _at_list_s(
+        self,
+        ended: Sequence[_Ended],
+        unbilled: Collection[str],
+        undecided: Collection[str],
+        now_s: int,
+    ) -> Mapping[str, int]:
+        """Of how many seconds of these no savings plan pays, as far as plans are about them."""
+        shared = {
+            one.instance_id: (one.offering, one.life)
+            for one in ended
+            if one.instance_id not in unbilled
+            and one.instance_id not in undecided
+            and self._shares_plan(one)
+        }
+        if not shared:
+            return {}
+        bought = self._seen.bought_on_demand()
+        ran = set(self._seen.ran([one.instance_id for one in bought]))
+        unclear = {
+            one.instance_id
+            for one in bought
+            if one.instance_id not in ran
+            and one.end_s is not None
+            and one.end_s - one.begin_s < _LONGEST_PENDING_S
+        }
+        return self._plans.at_list_s(shared, bought, unclear - shared.keys(), now_s)
+
+    def _list_price(self, region: str, instance_type: str) -> int | None:
+        price = self._on_demand.price(region, instance_type)
+        return None if price is None else price.price_micro_usd
+
     def _changes(
         self, one: _Ended, spot: Mapping[tuple[str, str], Sequence[PriceChange]]
     ) -> Sequence[PriceChange]:
         sold = one.offering
         if one.life.capacity_type is CapacityType.SPOT:
             return spot.get((sold.zone, sold.instance_type), ())
-        price = self._on_demand.price(sold.region, sold.instance_type)
-        return () if price is None else (PriceChange(from_s=0, micro_usd=price.price_micro_usd),)
+        price = self._list_price(sold.region, sold.instance_type)
+        return () if price is None else (PriceChange(from_s=0, micro_usd=price),)
 
     async def _spot_prices(
         self, where: Where, ended: Sequence[_Ended]
@@ -224,26 +319,29 @@ class AwsBiller:
         return {str(zone["ZoneName"]): str(zone["ZoneId"]) for zone in zones}
 
 
-def _own_cost(one: _Ended, changes: Sequence[PriceChange], *, never_ran: bool) -> int | None:
-    """What an instance costs without its disks; None where no price of its begin is known."""
-    if never_ran or is_free(AWS_BILLING, one.life):
+def _own_cost(
+    one: _Ended, changes: Sequence[PriceChange], *, never_ran: bool, at_list_s: int | None
+) -> int | None:
+    """What an instance costs without its disks; None where no price of its begin is known.
+
+    Of what a savings plan may pay for, `at_list_s` are the seconds that it did not.
+    """
+    if never_ran or is_free(AWS_BILLING, one.life) or at_list_s == 0:
         return 0
-    beyond = _beyond_plan(one)
-    if is_paid_for(one.offering) and beyond is None:
+    if at_list_s is None and is_paid_for(one.offering):
         return 0
     if not changes or changes[0].from_s > one.life.begin_s:
         return None
-    if beyond is not None:
-        return life_cost_micro_usd(BILLED_BY_THE_SECOND, beyond, changes)
+    if at_list_s is not None:
+        listed = replace(one.life, end_s=one.life.begin_s + at_list_s)
+        return life_cost_micro_usd(BILLED_BY_THE_SECOND, listed, changes)
     return life_cost_micro_usd(AWS_BILLING, one.life, changes)
 
 
-def _beyond_plan(one: _Ended) -> BilledLife | None:
-    """The part of a life that a savings plan no longer paid for; None where it paid for all."""
-    plan = one.offering.savings_plan
-    if plan is None or not plan.until_ns or one.life.end_s <= plan.until_ns // NS_PER_S:
-        return None
-    return replace(one.life, begin_s=max(one.life.begin_s, plan.until_ns // NS_PER_S))
+def _may_never_have_run(one: _Ended) -> bool:
+    """Whether it makes a difference: by its length it may have been pending all along."""
+    paid_for = is_paid_for(one.offering) and one.offering.savings_plan is None
+    return not paid_for and not one.life.taken_back and one.life.ran_s < _LONGEST_PENDING_S
 
 
 def is_paid_for(offering: AwsOffering) -> bool:

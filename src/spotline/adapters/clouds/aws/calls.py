@@ -22,11 +22,13 @@ ADVISED: Calls = {
 """Of a feed that is to show placement scores: the right to them is the doctor's."""
 
 BILLING: Calls = {
+    "cloudtrail": ("LookupEvents",),
     "ec2": ("DescribeAvailabilityZones", "DescribeInstances", "DescribeSpotPriceHistory"),
     "pricing": ("GetProducts",),
 }
 
 EXAMINING: Calls = {
+    "cloudtrail": ("LookupEvents",),
     "ec2": (
         "CreateFleet",
         "DescribeAvailabilityZones",

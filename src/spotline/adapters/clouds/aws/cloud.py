@@ -15,6 +15,7 @@ from spotline.adapters.clouds.aws.launches import FleetLaunches
 from spotline.adapters.clouds.aws.listing import described
 from spotline.adapters.clouds.aws.parse import Shown
 from spotline.adapters.clouds.aws.places import Failure, everywhere, placed
+from spotline.adapters.clouds.aws.plan_use import Bought
 from spotline.adapters.clouds.aws.queues import Queues, state_told
 from spotline.adapters.clouds.aws.quotas import VcpuQuota, read_quotas
 from spotline.adapters.clouds.aws.requests import MOST_VALUES, among, batches, owned_by
@@ -124,6 +125,19 @@ class AwsCloud:
     def never_ran(self, instance_ids: Iterable[str]) -> set[str]:
         """Those of these instances that were ended while they were pending: they are not billed."""
         return self._store.never_ran(instance_ids)
+
+    def ran(self, instance_ids: Iterable[str]) -> set[str]:
+        """Those of these instances that were seen running."""
+        return self._store.ran(instance_ids)
+
+    def note_ends(self, *, ran: Iterable[str], never_ran: Iterable[str]) -> None:
+        """Note what was learnt since of instances that have ended."""
+        self._store.note_ran(ran)
+        self._store.note_never_ran(never_ran)
+
+    def bought_on_demand(self) -> Sequence[Bought]:
+        """All instances on demand that are known, but for those that never ran."""
+        return self._store.bought_on_demand()
 
     def ended_lives(self, instance_ids: Iterable[str]) -> Mapping[str, BilledLife]:
         """From when until when these were billed, of those that were seen as they ended."""

@@ -107,7 +107,8 @@ class Ends:
         while left:
             try:
                 answer = await self._api.call(place, "ec2", "terminate_instances", InstanceIds=left)
-                self._store.note_never_ran(pending_before(answer))
+                self._store.note_never_ran(in_state_before(answer, "pending"))
+                self._store.note_ran(in_state_before(answer, "running"))
                 return left
             except AwsRefused as error:
                 if error.code not in _OF_SOME:
@@ -127,10 +128,10 @@ class Ends:
         return left
 
 
-def pending_before(answer: Reply) -> list[str]:
-    """The instances of an answer to TerminateInstances that were pending until then."""
+def in_state_before(answer: Reply, state: str) -> list[str]:
+    """The instances of an answer to TerminateInstances that were in a state until then."""
     return [
         str(one["InstanceId"])
         for one in answer.get("TerminatingInstances", ())
-        if one.get("PreviousState", {}).get("Name") == "pending"
+        if one.get("PreviousState", {}).get("Name") == state
     ]

@@ -19,7 +19,7 @@ RETRY_AFTER_S = 5.0
 
 # Between askings again of what AWS failed at.
 _WAITS_S = (0.2, 0.8)
-_READS = ("Describe", "Get", "List")
+_READS = ("Describe", "Get", "List", "Lookup")
 _CAPITAL = re.compile(r"(?<!^)(?=[A-Z])")
 
 

@@ -16,6 +16,7 @@ from typing import Any
 from spotline.adapters.clouds.aws import ended_lives
 from spotline.adapters.clouds.aws.api import AwsPlace
 from spotline.adapters.clouds.aws.parse import Shown, interruption_by
+from spotline.adapters.clouds.aws.plan_use import Bought
 from spotline.adapters.sqlite_file import SqliteFile
 from spotline.application.cloud_actuator.ports import (
     CloudEvent,
@@ -62,6 +63,7 @@ _FORGET = (
     "DELETE FROM launches WHERE answer IS NOT NULL AND sent_ns < :before",
     "DELETE FROM instances WHERE state = :ended AND seen_ns < :before",
     "DELETE FROM never_ran WHERE instance_id NOT IN (SELECT instance_id FROM instances)",
+    "DELETE FROM ran WHERE instance_id NOT IN (SELECT instance_id FROM instances)",
 )
 _MOST_UNREAD = 1_000
 
@@ -177,6 +179,14 @@ class AwsStore(SqliteFile):
             for one in (shown := tuple(shown)):
                 _know(connection, one, now_ns, seen=True)
             ended_lives.note_ended(connection, shown)
+            ended_lives.note_ran(
+                connection,
+                (
+                    one.instance.instance_id
+                    for one in shown
+                    if one.instance.state is InstanceState.RUNNING
+                ),
+            )
 
     def asked(self, instance_ids: Iterable[str]) -> None:
         """Note that we asked for their end."""
@@ -197,6 +207,21 @@ class AwsStore(SqliteFile):
         """Those of these instances that were still pending as they were ended."""
         query = "SELECT instance_id FROM never_ran WHERE instance_id = ?"
         return {one for one in instance_ids if self.rows(query, (one,))}
+
+    def note_ran(self, instance_ids: Iterable[str]) -> None:
+        """Note what was running as it was ended."""
+        with self.transaction() as connection:
+            ended_lives.note_ran(connection, instance_ids)
+
+    def ran(self, instance_ids: Iterable[str]) -> set[str]:
+        """Those of these instances that were seen running."""
+        query = "SELECT instance_id FROM ran WHERE instance_id = ?"
+        return {one for one in instance_ids if self.rows(query, (one,))}
+
+    def bought_on_demand(self) -> list[Bought]:
+        """All instances on demand that are known, but for those that never ran."""
+        with self.transaction() as connection:
+            return ended_lives.bought_on_demand(connection)
 
     def ended_lives(self, instance_ids: Iterable[str]) -> dict[str, BilledLife]:
         """From when until when these ran, of those that were shown as they ended."""
@@ -260,6 +285,8 @@ class AwsStore(SqliteFile):
                         *(event.state.value, event.at_ns, event.lead_s, now_ns),
                     ),
                 )
+                if event.kind is CloudEventKind.STATE and event.state is InstanceState.RUNNING:
+                    ended_lives.note_ran(connection, (event.instance_id,))
                 if event.kind is CloudEventKind.NOTICE:
                     connection.execute(
                         "UPDATE instances SET noticed = 1 WHERE instance_id = ?",

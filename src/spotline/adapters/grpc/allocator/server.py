@@ -35,7 +35,7 @@ from spotline.application.explaining.ports import DecisionExplainer
 from spotline.application.health.conditions import HealthLimits
 from spotline.application.operations.messages import ServiceStatus
 from spotline.application.operations.ports import ParkedLog
-from spotline.application.selector.state import SelectorOptions
+from spotline.application.selector.options import SelectorOptions
 from spotline.contracts.limits import CallerLimits, name_problem
 from spotline.runtime.parked_log import StreamParkedLog
 from spotline.runtime.stream import EventStream

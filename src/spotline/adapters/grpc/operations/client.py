@@ -13,7 +13,9 @@ from spotline.api.v1 import operations_service_pb2 as pb
 from spotline.api.v1 import operations_service_pb2_grpc
 from spotline.application.operations.messages import (
     AccountModes,
+    LimitNowSet,
     LimitsInForce,
+    LimitWanted,
     ModeSet,
     ModeWanted,
     Orphans,
@@ -117,6 +119,12 @@ class OperationsClient(RpcClient):
         """Have an account in a mode."""
         return await self._ask(
             self._stub.SetAccountMode, wanted, ModeSet, timeout_s=_ANSWER_TIMEOUT_S
+        )
+
+    async def set_limit(self, wanted: LimitWanted) -> LimitNowSet:
+        """Have another limit count than settings state."""
+        return await self._ask(
+            self._stub.SetLimit, wanted, LimitNowSet, timeout_s=_ANSWER_TIMEOUT_S
         )
 
     async def read_log(

@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from spotline.adapters.grpc.allocator.standing import etag_of
 from spotline.adapters.page.app import Model
 from spotline.adapters.page.asked import PageAsked
-from spotline.adapters.page.charts import ChartBand, ChartMark, ChartSeries, Colour, TimeChart
+from spotline.adapters.page.making.job_charts import cost_chart, progress_chart
 from spotline.adapters.page.sources import PageSources
 from spotline.application.board.wording import place_text
+from spotline.application.page.certified import held_in_slots
 from spotline.application.page.gantt import GLYPHS, Span, gantt
 from spotline.application.page.holdings import JobPast
 from spotline.application.page.job import (
-    Expected,
     Otherwise,
-    at_moments,
     begins_ns,
-    billed_course,
     lives_of,
-    moments_of,
     otherwise,
-    progress_lines,
     rate_text,
-    spent_course,
     whole_id,
 )
 from spotline.application.page.jobs import job_row
@@ -38,7 +34,6 @@ from spotline.domain.units import NS_PER_S
 
 A_PAGE = 100
 DENSITIES = ("compact", "feed", "raw")
-_LINES: tuple[Colour, ...] = ("on-demand", "line-3", "line-4", "line-1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +55,17 @@ class JobMaker:
         outlooks, desk = self.sources.outlooks, self.sources.desk
         if outlooks is None:
             return {}
-        job_id = asked.params["job_id"]
+        job_id, at, over = asked.params["job_id"], asked.at, False
         if desk is not None:
             part = job_id
-            job_id = await desk.ask(lambda book: whole_id(book.at(asked.at), part, asked.tenant))
+            job_id, at, over = await desk.ask(
+                lambda book: _when_asked(book.at(asked.at), part, asked)
+            )
         try:
-            return {"outlook": await outlooks.outlook(job_id, asked.at, token=asked.token)}
+            found = await outlooks.outlook(job_id, at, token=asked.token)
         except SpotlineError as error:
             return {"outlook_refused": str(error)}
+        return {"begun": found} if over else {"outlook": found}
 
     async def otherwise(self, asked: PageAsked) -> Model:
         """What the simple rules would have made of it."""
@@ -75,19 +73,22 @@ class JobMaker:
         if desk is None or bench is None:
             return {}
 
-        def needed(state: PageState) -> tuple[Any, int, bool] | None:
+        def needed(state: PageState) -> Callable[[], Otherwise] | None:
             job_id = whole_id(state, asked.params["job_id"], asked.tenant)
             lives = lives_of(state, job_id)
             if lives is None:
                 return None
             over = state.jobs.board.entries[job_id].over
-            return lives, begins_ns(state, job_id), over
+            begin_ns = begins_ns(state, job_id)
+            past = state.holdings.of_job.get(job_id, JobPast())
+            held = held_in_slots(past, begin_ns, lives.program, len(lives.records))
+            law = state.laws.of_job.get(job_id)
+            return partial(otherwise, lives, begin_ns, over=over, law=law, holdings=held)
 
         found = await desk.ask(lambda book: needed(book.at(asked.at)))
         if found is None:
             return {"compared": None}
-        lives, begin_ns, over = found
-        return {"compared": await bench.work(lambda: otherwise(lives, begin_ns, over=over))}
+        return {"compared": await bench.work(found)}
 
     # --- pages ---
 
@@ -138,16 +139,17 @@ class JobMaker:
     def _outlook_part(self, state: PageState, job_id: str, found: Model) -> Model:
         outlook: JobOutlook | None = found.get("outlook")
         row = job_row(state, job_id, outlook)
-        over = row.view.phase.over
         waits = self.sources.outlooks is not None and self.sources.outlooks_wait
+        wanted = not row.view.phase.over or _begins_untold(state, job_id)
         return {
             "outlook": outlook,
             "outlook_refused": found.get("outlook_refused", ""),
             "loads_outlook": waits
-            and not over
-            and not {"outlook", "outlook_refused"} & found.keys(),
+            and wanted
+            and not {"outlook", "begun", "outlook_refused"} & found.keys(),
             "asks_outlooks": self.sources.outlooks is not None,
-            "progress_chart": progress_chart(state, job_id, outlook),
+            "begun": found.get("begun"),
+            "progress_chart": progress_chart(state, job_id, outlook, found.get("begun")),
         }
 
 
@@ -158,6 +160,26 @@ def places_of(state: PageState) -> Mapping[str, str]:
     """What offerings are called, by id."""
     offerings = state.jobs.recent.offerings
     return {each.offering_id: place_text(each.offering_id, offerings) for each in offerings}
+
+
+def _begins_untold(state: PageState, job_id: str) -> bool:
+    """Whether a job that is over has begun, and no quote says how far it was expected to be when."""
+    entry = state.jobs.board.entries[job_id]
+    told = entry.quoted is not None and bool(entry.quoted.progress)
+    return bool(entry.over and entry.first_slot_start_ns) and not told
+
+
+def _when_asked(state: PageState, part: str, asked: PageAsked) -> tuple[str, int | None, bool]:
+    """A job's whole id, at which slot its outlook is wanted, and whether it is over.
+
+    Of a job that is over it is what was expected before its first slot opened.
+    """
+    job_id = whole_id(state, part, asked.tenant)
+    if not _begins_untold(state, job_id):
+        return job_id, asked.at, False
+    first_ns = state.jobs.board.entries[job_id].first_slot_start_ns
+    slot = (first_ns - state.start_ns(0)) // (state.slot_s * NS_PER_S)
+    return job_id, max(0, slot - 1), True
 
 
 def _last_seq(state: PageState, job_id: str) -> int:
@@ -193,6 +215,7 @@ def _life(state: PageState, job_id: str, past: JobPast, names: Mapping[str, str]
         "marks": marks[-A_PAGE:],
         "marks_left_out": max(0, len(marks) - A_PAGE),
         "losses": past.losses[-A_PAGE:],
+        "done_at_end": {each.slot: each.progress_ppm for each in past.standings()},
         "glyphs": GLYPHS,
         "checkpoints": [mark for mark in marks if mark.kind.name in ("SAVED", "NOT_SAVED")][-20:],
     }
@@ -228,120 +251,3 @@ def _feed(state: PageState, job_id: str, asked: PageAsked) -> Model:
         "feed_pages": pages,
         "feed_count": len(lines),
     }
-
-
-def progress_chart(state: PageState, job_id: str, outlook: JobOutlook | None) -> TimeChart:
-    """Work done against the even line, with what is expected as a fan."""
-    row = job_row(state, job_id, outlook)
-    expected = _expected(state, job_id, outlook)
-    latest_ns = 0 if row.view.phase.over else row.view.latest_on_demand_start_ns
-    lines = progress_lines(state, job_id, expected, latest_ns)
-    courses = (lines.done, lines.even, lines.latest, lines.quick, lines.middle, lines.slow)
-    moments = moments_of(*courses)
-    series = [
-        ChartSeries(name="done", colour="done", values=at_moments(lines.done, moments)),
-        ChartSeries(
-            name="evenly to the deadline",
-            colour="reserved",
-            values=at_moments(lines.even, moments),
-            dashed=True,
-        ),
-    ]
-    if lines.latest:
-        values = at_moments(lines.latest, moments)
-        series.append(
-            ChartSeries(
-                name="on-demand alone, at the latest",
-                colour="on-demand",
-                values=values,
-                dashed=True,
-            )
-        )
-    bands: list[ChartBand] = []
-    if lines.slow:
-        low = len(series)
-        for name, course in (
-            ("slowest of 10 futures", lines.slow),
-            ("expected, middle future", lines.middle),
-            ("quickest of 10 futures", lines.quick),
-        ):
-            values = at_moments(course, moments) if course else [None] * len(moments)
-            values = _then_all(values) if course and course[-1][1] >= 100.0 else values
-            series.append(ChartSeries(name=name, colour="spot", values=values, dashed=True))
-        bands.append(ChartBand(name="8 of 10 futures", low=low, high=low + 2, colour="spot"))
-    marks = [ChartMark(at_s=_s(row.status.job.deadline.at_ns), name="deadline", colour="bad")]
-    return TimeChart(
-        name="progress",
-        title="Work done, percent of all work",
-        unit="percent",
-        at_s=[_s(at) for at in moments],
-        series=series,
-        bands=bands,
-        marks=marks,
-    )
-
-
-def _then_all(values: Sequence[float | None]) -> list[float | None]:
-    """A line that has reached all work stays there, so that the band ends where the slow one does."""
-    reached = False
-    filled: list[float | None] = []
-    for value in values:
-        filled.append(100.0 if reached and value is None else value)
-        reached = reached or (value is not None and value >= 100.0)
-    return filled
-
-
-def _expected(state: PageState, job_id: str, outlook: JobOutlook | None) -> Expected | None:
-    """What is expected now; where that is not known, what was when it was handed over."""
-    entry = state.jobs.board.entries[job_id]
-    if outlook is None:
-        quoted = entry.quoted
-        if quoted is None or entry.over:
-            return None
-        return Expected(outlook=quoted, from_ns=state.start_ns(quoted.slot), done_ppm=0)
-    if entry.over:
-        return None
-    standings = list(state.holdings.of_job.get(job_id, JobPast()).standings())
-    if not standings:
-        return Expected(outlook=outlook, from_ns=begins_ns(state, job_id), done_ppm=0)
-    last = standings[-1]
-    return Expected(outlook=outlook, from_ns=last.at_ns, done_ppm=last.progress_ppm)
-
-
-def cost_chart(
-    state: PageState, job_id: str, past: JobPast, compared: Otherwise | None
-) -> TimeChart:
-    """Cumulative cost: billed, spent by the decisions, and by each simple rule."""
-    begin_ns = begins_ns(state, job_id)
-    slot_ns = state.slot_s * NS_PER_S
-    spent, billed = spent_course(past, begin_ns), billed_course(past, begin_ns, slot_ns)
-    rules = () if compared is None else compared.rules
-    moments = moments_of(spent, billed, *(rule.cost for rule in rules))
-    series = [
-        ChartSeries(name="billed", colour="spot", values=at_moments(billed, moments), filled=True),
-        ChartSeries(
-            name="spent, by the decisions", colour="line-1", values=at_moments(spent, moments)
-        ),
-    ]
-    for rule, colour in zip(rules, _LINES, strict=False):
-        series.append(
-            ChartSeries(
-                name=rule.name,
-                colour=colour,
-                values=at_moments(rule.cost, moments),
-                dashed=True,
-            )
-        )
-    if len(moments) < 2:
-        moments, series = [], []
-    return TimeChart(
-        name="cost",
-        title="Cost so far, USD",
-        unit="usd",
-        at_s=[_s(at) for at in moments],
-        series=series,
-    )
-
-
-def _s(ts_ns: int) -> float:
-    return ts_ns / NS_PER_S

@@ -9,9 +9,12 @@ from typing import TypeVar
 
 from spotline.adapters.page.app import Model
 from spotline.adapters.page.asked import PageAsked
+from spotline.adapters.page.sources import PageSources
 from spotline.application.board.messages import JobFlag, JobPhase
-from spotline.application.page.about import About
+from spotline.application.page.about import NOTHING_KNOWN, About
+from spotline.application.page.book import PageBook
 from spotline.application.page.job_list import JobList, JobOrder, JobsAsked, job_list
+from spotline.application.page.now import rows_of
 from spotline.application.page.state import PageState
 from spotline.application.read_model.ports import InputProblem, refused_input
 
@@ -64,8 +67,52 @@ COLUMNS: Sequence[JobColumn] = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class JobsMaker:
+    """Makes the page of all jobs; what is expected of those shown is asked of `sources`."""
+
+    sources: PageSources
+
+    def page(self, state: PageState, asked: PageAsked, found: Model) -> Model:
+        """The jobs that the address asks for, of those that the caller may see."""
+        model = jobs_page(state, asked, found)
+        listing: JobList = model["listing"]
+        beside = self.sources.listed is not None and not model["outlooks"]
+        return {**model, "expects": beside and bool(_open_ids(listing))}
+
+    async def expected(self, asked: PageAsked) -> Model:
+        """What is known by now of the open jobs that the address asks for."""
+        listed, desk = self.sources.listed, self.sources.desk
+        if listed is None or desk is None:
+            return {}
+
+        def shown(book: PageBook) -> Sequence[str]:
+            state = book.at(asked.at)
+            rows = rows_of(state, NOTHING_KNOWN, asked.tenant)
+            return _open_ids(job_list(state, rows, _question(asked)))
+
+        job_ids = await desk.ask(shown)
+        return {"open_ids": job_ids, "expected": listed.known(job_ids, asked.at)}
+
+    def expected_part(self, state: PageState, asked: PageAsked, found: Model) -> Model:
+        """What is known by now, to be filled in, and how many are still to come."""
+        open_ids, expected = found.get("open_ids", ()), found.get("expected", {})
+        waiting = sum(job_id not in expected for job_id in open_ids)
+        return {
+            "open_ids": open_ids,
+            "expected": expected,
+            "waiting": waiting,
+            "untold": sum(outlook is None for outlook in expected.values()),
+        }
+
+
+def _open_ids(listing: JobList) -> Sequence[str]:
+    """The jobs of a page that are not over, in its order."""
+    return [each.row.job_id for each in listing.listed if not each.row.view.phase.over]
+
+
 def jobs_page(state: PageState, asked: PageAsked, found: Model) -> Model:
-    """The jobs that the address asks for, of those that the caller may see."""
+    """The jobs that the address asks for, without what is expected of them."""
     about: About = found["about"]
     question = _question(asked)
     listing: JobList = job_list(state, found["rows"], question)
@@ -77,6 +124,7 @@ def jobs_page(state: PageState, asked: PageAsked, found: Model) -> Model:
         "phases": tuple(JobPhase),
         "flags": tuple(JobFlag),
         "outlooks": bool(about.outlooks),
+        "expects": False,
         "filtered": listing.found != listing.jobs,
     }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from spotline.adapters.page.app import Model
@@ -14,8 +14,8 @@ from spotline.adapters.page.formats import seconds_of_ns
 from spotline.application.operations.messages import LimitsInForce, SpendUse
 from spotline.application.operations.spending import limits_in_force
 from spotline.application.page.about import NOTHING_KNOWN, About
-from spotline.application.page.comparing import compared
 from spotline.application.page.money import BilledCharge
+from spotline.application.page.months import month_spend
 from spotline.application.page.spend import (
     BY,
     ChargeFilter,
@@ -32,7 +32,7 @@ from spotline.application.page.spend import (
 from spotline.application.page.state import PageState
 from spotline.application.page.waterfall import bars, levels_of, scale_of, waterfall
 from spotline.application.read_model.ports import InputProblem, refused_input
-from spotline.application.selector.state import SelectorOptions
+from spotline.application.selector.options import SelectorOptions
 from spotline.domain.units import MICRO_USD_PER_USD
 
 ROWS_A_PAGE = 100
@@ -80,11 +80,11 @@ def money_page(state: PageState, asked: PageAsked, found: Model) -> Model:
         "idle": idle,
         "idle_micro_usd": sum(row.idle_micro_usd for row in idle),
         "chart": _chart(state, cumulated(charges, steps)),
+        "month": month_spend(state, _of_tenant(state, wanted.tenant)),
         "limits": limits,
         "most_uses": _MOST_SHOWN,
         "uses": _uses(limits or _limits(state, SelectorOptions()), asked.tenant),
-        "rules": compared(state, asked.tenant) if asked.text("rules") == "yes" else None,
-        "settled": sum(asked.tenant in ("", each.tenant) for each in state.otherwise.settled),
+        "settled": sum(wanted.tenant in ("", each.tenant) for each in state.otherwise.settled),
         "forgotten": state.money.forgotten if not asked.tenant else 0,
         "forgotten_micro_usd": state.money.forgotten_micro_usd,
     }
@@ -194,6 +194,10 @@ def _chart(state: PageState, points: Sequence[Cumulated]) -> TimeChart:
             ),
         ],
     )
+
+
+def _of_tenant(state: PageState, tenant: str) -> Iterator[BilledCharge]:
+    return (each for each in state.money.charges() if tenant in ("", each.tenant))
 
 
 def _limits(state: PageState, options: SelectorOptions) -> LimitsInForce:

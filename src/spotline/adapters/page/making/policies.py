@@ -32,6 +32,7 @@ def policies_page(state: PageState, asked: PageAsked, found: Model) -> Model:
         "learned": chapter.learned,
         "rehearsed": chapter.rehearsed,
         "recent": chapter.rounds[:-11:-1],
+        "bounds": bool(state.otherwise.settled),
         "weights": TimeChart(
             name="weights",
             title="Weights of the policies, as drawn from after each moment of learning",

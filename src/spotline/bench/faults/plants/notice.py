@@ -72,6 +72,6 @@ PLANTS = (
         name="a_notice_is_an_end",
         what="an instance is over as soon as it is noticed",
         replacements=_a_notice_is_an_end,
-        seed=2,
+        seed=5,
     ),
 )

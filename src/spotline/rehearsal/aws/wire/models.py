@@ -11,7 +11,10 @@ import functools
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-SERVICES = ("ec2", "sts", "sqs", "events", "pricing", "service-quotas", "iam", "fis")
+SERVICES = (
+    *("ec2", "sts", "sqs", "events", "pricing", "service-quotas", "iam", "fis"),
+    "cloudtrail",
+)
 """The services that a rehearsal has, as botocore names them."""
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import time
 from concurrent.futures import Future
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -23,6 +24,7 @@ from spotline.application.cloud_actuator.ports import (
 from spotline.contracts.errors import ProviderUnavailable, Throttled, UnknownOutcome
 from spotline.domain.events.capacity import InterruptionKind, RefusalClass
 from spotline.domain.market.offering import CapacityType
+from tests.eventually import PATIENCE_S, eventually
 from tests.fakes.actuator import OWNER, launch, moment
 from tests.fakes.aws_api import (
     OFFERING_ID,
@@ -622,7 +624,7 @@ async def test_what_is_told_of_a_time_to_come_is_told_of_now(aws, cloud):
 async def test_an_error_that_nobody_expects_of_a_long_look_is_no_silence(aws, cloud):
     aws.api.will("receive_message", {"Messages": [{"MessageId": "m"}]})
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         with pytest.raises(KeyError):
             await cloud.pushed()
 
@@ -652,7 +654,7 @@ async def test_a_queue_that_hangs_holds_up_no_step_and_is_looked_into_once(aws, 
     aws.api.start = lambda work: started.append(work) or hanging
     hanging.set_running_or_notify_cancel()
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         for number in range(3):
             assert await cloud.events(f"taking-{number}", moment()) == ()
 
@@ -672,7 +674,7 @@ async def test_quotas_that_nobody_tells_hold_up_no_notice(aws, cloud, monkeypatc
         await asyncio.Event().wait()
 
     aws.api.read = never
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         await cloud.pushed()
 
     assert [event.kind for event in await cloud.events("t", moment())] == [CloudEventKind.NOTICE]
@@ -727,7 +729,7 @@ async def test_a_look_that_waits_is_over_before_its_call_is_given_up(aws, read_t
     await granted(aws, cloud, "i-1")
     aws.api.will("receive_message", {"Messages": [notice(1, "i-1")]})
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         await cloud.pushed()
 
     assert {call["WaitTimeSeconds"] for call in aws.api.of("receive_message")} == {waits_s}
@@ -739,18 +741,22 @@ async def test_looks_that_do_not_wait_are_apart(aws, monkeypatch):
     cloud = AwsCloud(aws.folder / "aws.sqlite", settings, aws.api, aws.clock)
     aws.opened(cloud)
 
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(0.1):
-            await cloud.pushed()
+    began_s = time.monotonic()
+    looking = asyncio.create_task(cloud.pushed())
+    await eventually(lambda: len(aws.api.of("receive_message")) >= 3)
+    looks, passed_s = len(aws.api.of("receive_message")), time.monotonic() - began_s
+    looking.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await looking
 
-    assert 1 <= len(aws.api.of("receive_message")) <= 6
+    assert looks <= 1 + passed_s / 0.02
 
 
 async def test_news_wake_who_waits(aws, cloud):
     await granted(aws, cloud, "i-1")
     aws.api.will("receive_message", {"Messages": [notice(1, "i-1")]})
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         await cloud.pushed()
 
     assert len(await cloud.events("first", moment())) == 1

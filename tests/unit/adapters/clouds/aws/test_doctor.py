@@ -177,6 +177,7 @@ WRONG = {
     "would be refused": ({"RunInstances": refused("x", "InvalidParameterValue")}, "rights", FAILED, "EC2 names"),
     "no dry run": ({"CreateFleet": {}}, "rights", WARNING, "spotline-owner"),
     "may end own ones alone": ({"TerminateInstances": UNAUTHORISED}, "rights", OPEN, "--launch"),
+    "no history": ({"LookupEvents": refused("LookupEvents", "AccessDeniedException")}, "rights", WARNING, "allow cloudtrail:LookupEvents"),
     "no quota": ({"GetServiceQuota": {"Quota": {"Value": 0.0}}}, "quota", FAILED, "--desired-value 4"),
     "queue is not there": (
         {"GetQueueAttributes": refused("x", "AWS.SimpleQueueService.NonExistentQueue")},

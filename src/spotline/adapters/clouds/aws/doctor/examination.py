@@ -18,7 +18,11 @@ from spotline.adapters.clouds.aws.doctor.places import (
 )
 from spotline.adapters.clouds.aws.doctor.queues import check_queue, send_test_message
 from spotline.adapters.clouds.aws.doctor.quotas import check_quotas
-from spotline.adapters.clouds.aws.doctor.rights import check_rights, doctor_request
+from spotline.adapters.clouds.aws.doctor.rights import (
+    check_event_history,
+    check_rights,
+    doctor_request,
+)
 from spotline.adapters.clouds.aws.doctor.templates import check_template
 from spotline.adapters.clouds.aws.feeds.feed import FeedWall
 from spotline.adapters.clouds.aws.feeds.on_demand import OnDemandPrices
@@ -84,6 +88,7 @@ async def _site(
     except Unread as error:
         checks.append(error.check)
     checks += await check_rights(reader, site, offerings[0], plan)
+    checks.append(await check_event_history(reader, site))
     for offering in offerings:
         template = await check_template(reader, site, offering, facts)
         checks += template.checks

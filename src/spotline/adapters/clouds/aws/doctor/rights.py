@@ -98,6 +98,26 @@ async def check_rights(
     return [await _dry(reader, site, operation, what, ask) for operation, what, ask in asked]
 
 
+async def check_event_history(reader: AwsReader, site: AwsPlace) -> CloudCheck:
+    """Whether the event history may be read: it has the answers to ends that were lost."""
+    name, where, asked = "rights", str(site), "LookupEvents"
+    try:
+        await reader.call(site.account, site.region, "cloudtrail", asked, MaxResults=1)
+    except CallRefused as error:
+        if error.code in NO_RIGHT:
+            return warning(
+                name,
+                where,
+                f"{asked}: {error.code}: what is ended before it ran, and whose answer is lost, is "
+                "settled at its minimum, which AWS does not bill",
+                "allow cloudtrail:LookupEvents (deploy/aws/act-policy.json)",
+            )
+        return unread(name, where, "cloudtrail", asked, error)
+    except ProviderUnavailable as error:
+        return unread(name, where, "cloudtrail", asked, error)
+    return ok(name, where, f"{asked}: allowed")
+
+
 async def _dry(
     reader: AwsReader, site: AwsPlace, operation: str, what: str, params: dict[str, Any]
 ) -> CloudCheck:

@@ -1,0 +1,159 @@
+"""How the selector behaves: what a log's manifest says of it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from spotline.domain.beliefs.count_paths import FEEDBACK_PATHS, MOST_PATHS
+from spotline.domain.beliefs.stock_laws import named_stock, shipped_stock
+from spotline.domain.crowd.fairness import shares_of
+from spotline.domain.limits.spending import Spending, spending_of
+from spotline.domain.market.prior_laws import named_priors, shipped_priors
+from spotline.domain.selection.rules import DEFAULT_RULE, RULES
+
+MOST_FAIRNESS = 1_000.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelectorOptions:
+    """How the selector behaves; equal options give equal decisions.
+
+    `rehearsals` jobs are replayed on the market seen so far before the first realised ones can
+    teach anything (0: start from equal weights); `history_slots` bounds how far back they reach.
+    `most_revisions` bounds how often one slot is decided again for jobs' sake. Jobs that are not `competing` are
+    each offered the whole market: a simulation's choice, never a service's.
+
+    `decay` is AdaHedge's, `horizon_jobs` the K of exponentiated gradient (0: unknown). Its
+    utilities are scaled by `utility_floor_usd` and `utility_ceiling_usd`; where both are 0, by each
+    job's own worst cost and value, and then it maximises shares of those, not dollars.
+    `warm_start` is what `SavedWeights.to_json` wrote, empty to start from equal weights: the
+    text, not a path, so that a log's manifest says all that a decision depends on.
+
+    With `moves` a job may leave its offering where value tables say that it pays. Copying a
+    checkpoint then costs `egress_usd_per_gb` (10^9 bytes) to another region,
+    `zone_egress_usd_per_gb` to another zone of one, nothing within a zone. The defaults are common
+    list prices between a large provider's own places; what leaves a provider may cost five times
+    as much, and other continents differ.
+
+    With `limits` jobs are judged forward and have a limit each (`domain/limits/judgement.py`); one
+    that winds down keeps what it holds for `limit_grace_s` seconds. `spending` are limits on what is
+    spent in a time, as `Spending.to_json` writes them (empty: none). Logs from before 0.3.0,
+    simulations and benchmarks decide without.
+
+    With `shared_tables` jobs of a class look into one value table, every job has one, and none is
+    named before it was announced; what other jobs hold is not in its name, and without shadow prices
+    crowds do worse with it (ADR 0062).
+
+    With `clearing` the bids of all jobs are cleared together (ADR 0061); logs from before 0.3.0 serve
+    jobs in order of slack. With `shadow_prices` value tables count spot of the slots to come at what
+    it was worth to all of them of late (ADR 0066); it needs `clearing`. With `couples_limits` it clears
+    under quotas and the limit on what all spend (ADR 0071); without, what was cleared is cut to them.
+
+    With `rescue_room` a job with a hard deadline lives only where the stock of on-demand is enough to save
+    it beside all others that count on it, if there is such a place (ADR 0075).
+
+    `fairness` is the most that a tenant's bids count against another's where bids are cleared (1: all
+    count the same): whose jobs saved a smaller share against on-demand counts for more (ADR 0069).
+    `tenant_shares` says how much a tenant is due to save against others: `research=2`, others 1.
+
+    `beliefs` is the SHA-256 of the prior laws that spot counts which nobody publishes are believed by
+    (ADR 0068); empty, as in logs from before 0.3.0: plenty is assumed until a launch is refused.
+    `stock_beliefs` is that of the priors of on-demand stock that nobody publishes (ADR 0074); empty:
+    a launch waits no longer than one of the past did. With `belief_paths` feedback is the mean over so
+    many paths of believed counts; 0: that of one path which all jobs share.
+
+    Raises
+    ------
+    ValueError
+        An option is out of its range, or there is no such rule.
+    """
+
+    rule: str = DEFAULT_RULE
+    decay: float = 1.0
+    horizon_jobs: int = 0
+    utility_floor_usd: float = 0.0
+    utility_ceiling_usd: float = 0.0
+    warm_start: str = ""
+    forecast_timeout_s: float = 10.0
+    rehearsals: int = 24
+    rehearsals_per_job: int = 6
+    history_slots: int = 192
+    most_revisions: int = 8
+    spot_firm: bool = True
+    competing: bool = True
+    moves: bool = True
+    egress_usd_per_gb: float = 0.02
+    zone_egress_usd_per_gb: float = 0.01
+    limits: bool = False
+    limit_grace_s: int = 600
+    spending: str = ""
+    shared_tables: bool = False
+    clearing: bool = False
+    fairness: float = 1.0
+    tenant_shares: str = ""
+    beliefs: str = ""
+    shadow_prices: bool = False
+    couples_limits: bool = False
+    stock_beliefs: str = ""
+    belief_paths: int = 0
+    rescue_room: bool = False
+
+    def __post_init__(self) -> None:
+        if self.rule not in RULES:
+            raise ValueError(f"rule must be one of {', '.join(sorted(RULES))}, was {self.rule!r}")
+        if not 0 < self.decay <= 1:
+            raise ValueError(f"decay must lie in (0, 1], was {self.decay}")
+        if not 0 < self.forecast_timeout_s < math.inf:
+            raise ValueError(
+                f"forecast_timeout_s must be finite and > 0, was {self.forecast_timeout_s}"
+            )
+        for name in ("utility_floor_usd", "utility_ceiling_usd"):
+            if not math.isfinite(getattr(self, name)):
+                raise ValueError(f"{name} must be finite, was {getattr(self, name)}")
+        for name in (
+            *("horizon_jobs", "rehearsals", "rehearsals_per_job", "history_slots"),
+            *("most_revisions", "egress_usd_per_gb", "zone_egress_usd_per_gb", "limit_grace_s"),
+        ):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ValueError(f"{name} must be finite and >= 0, was {getattr(self, name)}")
+        if not 1 <= self.fairness <= MOST_FAIRNESS:
+            raise ValueError(f"fairness must lie in 1..{MOST_FAIRNESS}, was {self.fairness}")
+        try:
+            shares_of(self.tenant_shares)
+        except ValueError as error:
+            raise ValueError(f"tenant_shares {error}") from error
+        spending_of(self.spending)
+        named_priors(self.beliefs)
+        named_stock(self.stock_beliefs)
+        if not 0 <= self.belief_paths <= MOST_PATHS:
+            raise ValueError(f"belief_paths must lie in 0..{MOST_PATHS}, was {self.belief_paths}")
+
+    @property
+    def is_fair(self) -> bool:
+        """Whether bids of tenants count by what they had."""
+        return self.clearing and self.fairness > 1
+
+    @property
+    def limits_on_spending(self) -> Spending:
+        """What `spending` says."""
+        return _spending_of(self.spending)
+
+
+_spending_of = lru_cache(maxsize=16)(spending_of)
+
+
+def where_uncounted(options: SelectorOptions) -> SelectorOptions:
+    """The options on a market that publishes no counts: these are believed, nothing relies on them."""
+    return replace(
+        options,
+        spot_firm=False,
+        clearing=False,
+        shadow_prices=False,
+        couples_limits=False,
+        rescue_room=False,
+        beliefs=shipped_priors().sha256,
+        stock_beliefs=shipped_stock().sha256,
+        belief_paths=FEEDBACK_PATHS,
+    )

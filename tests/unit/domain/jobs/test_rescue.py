@@ -1,0 +1,64 @@
+"""Room in a stock of on-demand for the rescues of hard deadlines."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spotline.domain.jobs.program import SMALLEST_PROGRAM
+from spotline.domain.jobs.rescue import Rescue, has_room, is_at_stake, rescue_of
+
+HARD = replace(SMALLEST_PROGRAM, hard=True)
+SLOT_WORK = HARD.rate_quanta_per_s[HARD.max_instances] * HARD.slot_s
+RESCUES = st.builds(
+    lambda first, length, instances: Rescue(first, first + length, instances),
+    st.integers(0, 12),
+    st.integers(1, 6),
+    st.integers(1, 8),
+)
+
+
+@given(RESCUES, st.lists(RESCUES, max_size=6), st.integers(0, 40))
+def test_there_is_room_where_no_slot_of_the_rescue_needs_more_than_the_stock(
+    rescue: Rescue, others: list[Rescue], stock: int
+) -> None:
+    needed = [
+        rescue.instances
+        + sum(other.instances for other in others if other.first_slot <= at < other.end_slot)
+        for at in range(rescue.first_slot, rescue.end_slot)
+    ]
+
+    assert has_room(rescue, others, stock) == (max(needed) <= stock)
+
+
+@given(st.integers(1, 20), st.integers(1, 20), st.integers(1, 10))
+def test_work_that_is_done_lets_a_rescue_begin_no_sooner(left: int, slots: int, done: int) -> None:
+    before = rescue_of(HARD, 5, slots, left * SLOT_WORK)
+    after = rescue_of(HARD, 5, slots, max(1, left - done) * SLOT_WORK)
+
+    assert before is not None
+    assert after is not None
+    assert after.first_slot >= before.first_slot
+    assert after.end_slot == before.end_slot == 5 + slots
+
+
+def test_a_rescue_leaves_a_slot_more_than_work_and_overhead_need() -> None:
+    program = replace(HARD, launch_s=10, interrupted_s=20)
+
+    found = rescue_of(program, 0, 10, 3 * SLOT_WORK)
+
+    # Three slots of work and 20 s are four slots.
+    assert found == Rescue(5, 10, program.max_instances)
+
+
+def test_a_soft_deadline_and_work_that_is_done_need_no_rescue() -> None:
+    assert rescue_of(replace(HARD, hard=False), 0, 10, SLOT_WORK) is None
+    assert rescue_of(HARD, 0, 10, 0) is None
+
+
+def test_only_a_hard_deadline_with_little_slack_is_at_stake() -> None:
+    assert is_at_stake(HARD, 2)
+    assert not is_at_stake(HARD, 3)
+    assert not is_at_stake(replace(HARD, hard=False), 0)
