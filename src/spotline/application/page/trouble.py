@@ -283,6 +283,24 @@ def _set_aside(state: PageState) -> Iterator[TroubleFound]:
         )
 
 
+def _budgets_near(rows: Sequence[SeenJob]) -> Iterator[TroubleFound]:
+    for row in rows:
+        money = row.view.money
+        used_ppm = _share_ppm(money.spent_micro_usd, money.budget_micro_usd or None)
+        if used_ppm >= NEAR_PPM and not row.view.phase.over:
+            yield TroubleFound(
+                kind=TroubleKind.LIMIT_NEAR,
+                key=f"budget-{row.job_id}",
+                what=row.name,
+                why=f"{used_ppm * 100 // PPM} % of its budget of "
+                f"${money.budget_micro_usd / 1e6:,.2f} is spent",
+                next="raise its budget before it stops",
+                command=f"spotline update {row.job_id[:8]} --budget-usd ...",
+                path=f"/jobs/{row.job_id}",
+                tenant=row.status.job.tenant,
+            )
+
+
 def _limits(
     state: PageState, rows: Sequence[SeenJob], about: About, tenant: str
 ) -> Iterator[TroubleFound]:
@@ -307,21 +325,7 @@ def _limits(
             ends_ns=reached.until_ns,
             tenant=tenants[job_id],
         )
-    for row in rows:
-        money = row.view.money
-        used_ppm = _share_ppm(money.spent_micro_usd, money.budget_micro_usd or None)
-        if used_ppm >= NEAR_PPM and not row.view.phase.over and row.job_id not in at_limit:
-            yield TroubleFound(
-                kind=TroubleKind.LIMIT_NEAR,
-                key=f"budget-{row.job_id}",
-                what=row.name,
-                why=f"{used_ppm * 100 // PPM} % of its budget of "
-                f"${money.budget_micro_usd / 1e6:,.2f} is spent",
-                next="raise its budget before it stops",
-                command=f"spotline update {row.job_id[:8]} --budget-usd ...",
-                path=f"/jobs/{row.job_id}",
-                tenant=row.status.job.tenant,
-            )
+    yield from _budgets_near([row for row in rows if row.job_id not in at_limit])
     waiting: dict[LimitAt, list[str]] = {}
     for job_id, reached in sorted(at_limit.items()):
         shared = limit_named(reached.limit, reached.tenant)
