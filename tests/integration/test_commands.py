@@ -117,6 +117,7 @@ def test_the_demos_log_verifies_under_any_hash_seed(
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.slow  # tests/replay has the short form: a smaller log, in this process
 def test_an_altered_decision_is_found_and_named(
     small_demo: tuple[Path, dict[str, object]], tmp_path: Path
 ) -> None:

@@ -7,6 +7,7 @@ import pytest
 from faust.types import TP
 
 from spotline.adapters.faust import leases
+from spotline.adapters.faust.feeder import Feeder
 from spotline.adapters.faust.hosting import AppCrashed, running
 from spotline.adapters.faust.names import stream_name
 from spotline.adapters.faust.offsets import Fenced
@@ -21,8 +22,8 @@ APP = "app"
 class Counting:
     """An app that counts keys exactly; `gate` holds it amid an event of value 0."""
 
-    def __init__(self, url, *, large=-1, **settings):
-        self.app = small_app(url, APP, partitions=1, **settings)
+    def __init__(self, url, *, large=-1, partitions=1, **settings):
+        self.app = small_app(url, APP, partitions=partitions, **settings)
         self.topic = self.app.topic("words", key_type=str, value_type=int)
         self.table = self.app.Table("counts", default=lambda: (0, 0, ""))
         self.seen = []
@@ -88,6 +89,56 @@ async def test_a_claim_that_fails_once_leaves_a_table_that_is_recovered_whole(br
         await eventually(lambda: one.counts().get("k0") == 2)
 
         assert one.counts() == {key: 2 if key == "k0" else 1 for key in KEYS}
+
+
+async def test_a_rebalance_amid_recovery_leaves_a_table_that_is_recovered_whole(
+    broker, js, monkeypatch
+):
+    before = Counting(broker.url, partitions=2)
+    async with running(before.app):
+        await ready(before.app)
+        await before.send(*KEYS)
+        await eventually(lambda: len(before.seen) == len(KEYS))
+    one = Counting(broker.url, partitions=2)
+    may_recover, hand_over = asyncio.Event(), Feeder._hand_over
+
+    async def held_back(feeder, tp, reader):
+        if tp.topic == one.table.changelog_topic_name and not may_recover.is_set():
+            return 0
+        return await hand_over(feeder, tp, reader)
+
+    async def give_away():
+        await eventually(lambda: one.app.in_recovery)
+        consumer = one.app.consumer
+        keeper = consumer._keeper
+        await keeper._write(lambda group: given_to_another(group, keeper.name))
+        keeper._tell()
+        await eventually(
+            lambda: [tp for tp in consumer.assignment() if tp.topic == "words"] == [STAYS]
+        )
+        may_recover.set()
+
+    monkeypatch.setattr(Feeder, "_hand_over", held_back)
+    # It has started when its tables are recovered.
+    giving = asyncio.create_task(give_away())
+    async with running(one.app):
+        await giving
+        await ready(one.app)
+
+        stays = [
+            key for key in KEYS if one.app.producer.key_partition("words", key.encode()) == STAYS
+        ]
+        assert 0 < len(stays) < len(KEYS)
+        assert one.counts() == dict.fromkeys(stays, 1)
+
+
+STAYS = TP("words", 0)
+
+
+def given_to_another(group, name):
+    """Partition 1 is somebody else's; partition 0 stays, in the same epoch."""
+    joined = leases.with_beat(group, "other", nonce="n")
+    return leases.taken(leases.released(joined, name, [1]), "other", [1])
 
 
 async def test_refused_changes_are_made_again_before_anything_is_committed(broker, js):

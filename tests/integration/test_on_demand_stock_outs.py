@@ -2,7 +2,7 @@
 
 Whether H100 and H200 could be launched is recorded (DigitalOcean, 2026); spot is generated, as none
 was recorded there. The reserve is learned on the first half of each recording, jobs run on the
-second.
+second; where nobody publishes stock, it is believed by the priors in the wheel.
 """
 
 from __future__ import annotations
@@ -19,12 +19,15 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from spotline.domain.beliefs.stock_beliefs import StockBelief
+from spotline.domain.beliefs.stock_laws import shipped_stock
 from spotline.domain.jobs.program import JobProgram
 from spotline.domain.jobs.progress import JobProgress
 from spotline.domain.market.generate import generate
-from spotline.domain.market.stock import reserve_slots
+from spotline.domain.market.stock import reserve_slots, stock_terms
 from spotline.domain.policies.decision import after_slot, decide_slot, on_demand_to_hold
 from spotline.domain.policies.interface import START, Policy, PolicyView
+from spotline.domain.policies.prediction import UNCOUNTED
 from spotline.domain.policies.registry import policy_named
 from spotline.domain.policies.replay import SlotRecord, clairvoyant_optimum, replay_policy
 
@@ -176,6 +179,65 @@ def test_with_a_reserve_fewer_hard_deadlines_are_missed(work_slots: int, deadlin
                     assert not possible or longest > stock.longest_seen, (stock.name, first)
 
     assert missed[True] <= missed[False]
+
+
+def is_on_time_unseen(
+    program: JobProgram, records: list[SlotRecord], policy: Policy, belief: StockBelief | None
+) -> bool:
+    """The same where stock shows itself only in launches; without a belief only refusals count."""
+    state, memory = JobProgress(), START
+    seen: list[int] = []
+    for slot, record in enumerate(records):
+        if belief is not None and slot:
+            belief.pass_slots(1)
+        seen.append(UNCOUNTED)
+        for on_demand in (UNCOUNTED, state.holding.on_demand):
+            reserve, _ = stock_terms(seen, program.allowed_counts)
+            view = PolicyView(
+                program=program,
+                elapsed_slots=slot,
+                state=state,
+                interrupted=state.holding.spot > record.spot_available,
+                spot_price=record.spot_price,
+                on_demand_price=record.on_demand_price,
+                spot_available=record.spot_available,
+                on_demand_available=on_demand,
+                forecast=None,
+                slot_left_s=SLOT_S,
+                reserve_slots=max(reserve, 0 if belief is None else belief.reserve_slots()),
+            )
+            decision = decide_slot(policy, view, memory)
+            if decision.holding.on_demand <= state.holding.on_demand:
+                break
+            granted = decision.holding.on_demand <= record.on_demand_available
+            if belief is not None:
+                belief.shown_out = not granted
+            if granted:
+                break
+            seen[-1] = 0
+        state, memory = after_slot(view, decision.holding), decision.memory
+        if state.progress_quanta >= program.work_quanta:
+            return True
+    return False
+
+
+@pytest.mark.slow
+def test_with_priors_of_stock_fewer_hard_deadlines_are_missed_where_nobody_publishes_it() -> None:
+    program, policy, priors = (
+        hard_program(work_slots=24, deadline=60),
+        policy_named("msu"),
+        shipped_stock(),
+    )
+    missed = {True: 0, False: 0}
+    for stock in recorded_stocks():
+        firsts = np.linspace(stock.half, stock.instances.size - 60, 12).astype(int)
+        for job, first in enumerate(firsts.tolist()):
+            records = records_of(stock, first, 60, seed=job)
+            before = StockBelief.before(priors, priors.family_of("h100"), SLOT_S)
+            missed[True] += not is_on_time_unseen(program, records, policy, before)
+            missed[False] += not is_on_time_unseen(program, records, policy, None)
+
+    assert missed[True] < missed[False]
 
 
 def test_a_replay_keeps_what_is_held_as_the_cloud_does() -> None:

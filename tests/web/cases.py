@@ -7,6 +7,8 @@ from dataclasses import dataclass
 EVERY, ENDED, EMPTY = "every-member", "ended-market", "empty-market"
 RECORDED = "recorded"
 """A run on a rehearsed AWS, of tests/data/page."""
+LEARNED = "learned"
+"""A small run of which laws of the market were learned."""
 CUT, CUT_AT = "cut", 9
 """The first log as it was at the end of that slot."""
 

@@ -15,6 +15,7 @@ import pytest
 
 from spotline.bootstrap.web import serve_recorded
 from tests.eventually import PATIENCE_S
+from tests.fakes.recorded_run import small_run, write_log
 from tests.samples.page_logs import (
     empty_market,
     ended_market,
@@ -23,7 +24,7 @@ from tests.samples.page_logs import (
     until_slot,
     write_page_log,
 )
-from tests.web.cases import CUT, CUT_AT, EMPTY, ENDED, EVERY, RECORDED
+from tests.web.cases import CUT, CUT_AT, EMPTY, ENDED, EVERY, LEARNED, RECORDED
 
 SHOTS = Path(__file__).parent / "shots"
 RUN = Path(__file__).parent.parent / "data" / "page" / "rehearsed-aws"
@@ -35,6 +36,11 @@ def _made(entries):
 
 def _cut():
     return list(until_slot(every_member(), CUT_AT))
+
+
+def _learned(directory):
+    write_log(directory, small_run())
+    return directory
 
 
 def _recorded(directory):
@@ -52,6 +58,7 @@ LOGS = {
     CUT: _made(_cut),
     "large": _made(large),
     RECORDED: _recorded,
+    LEARNED: _learned,
 }
 
 _FLAGS = (

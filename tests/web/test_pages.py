@@ -9,7 +9,17 @@ from spotline.application.board.messages import JobPhase
 from spotline.application.page.trouble import TroubleKind
 from spotline.domain.events.capacity import RefusalClass
 from spotline.domain.limits.freezes import FreezeReason
-from tests.web.cases import CASES, CUT, CUT_AT, ENDED, EVERY, RECORDED, SHORT
+from tests.web.cases import (
+    CASES,
+    CUT,
+    CUT_AT,
+    ENDED,
+    EVERY,
+    INTERRUPTED_JOB,
+    LEARNED,
+    RECORDED,
+    SHORT,
+)
 from tests.web.conftest import shot
 
 SHORT_ONLY = bool(os.environ.get("SPOTLINE_WEB_SHORT"))
@@ -123,6 +133,66 @@ def test_a_what_if_stands_beside_what_was(served, visits):
     page.wait_for_selector("text=As it was, and under on_demand_only", timeout=COMPILED_MS)
     assert page.locator("tr[id^=beside-]").count() == 20
     shot(page, "replay-what-if")
+
+
+@full_only
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_a_job_whose_home_was_gone_stands_side_by_side(served, visits, dark):
+    asked = "run=what-if&rule=on_demand_only&gone=aws:default:neo-1:a100-1x&gone_to=40"
+    page = visits.open(f"{served(RECORDED)}/replay?{asked}&job={INTERRUPTED_JOB}", dark=dark)
+    page.wait_for_selector("#drawn", timeout=COMPILED_MS)
+    assert page.locator("#drawn svg.drawn").count() == 2
+    assert page.locator("#drawn canvas").count() == 2
+    assert page.locator("#chart-fleet-cost canvas").count() == 1
+    assert "gone to slot 40" in page.inner_text("#view")
+    assert page.evaluate(_SCROLLS) <= 0
+    shot(page, f"replay-side-by-side-{'dark' if dark else 'light'}")
+    assert violations(page) == []
+    page.set_viewport_size({"width": 390, "height": 844})
+    assert page.evaluate(_SCROLLS) <= 0
+    shot(page, "replay-side-by-side-390")
+
+
+@full_only
+def test_simple_rules_are_lines_on_money(served, visits):
+    page = visits.open(served(RECORDED) + "/money")
+    page.wait_for_selector("#rules-msu", timeout=COMPILED_MS)
+    assert page.locator("#chart-rules canvas").count() == 1
+    assert page.locator("#chart-rules th[scope=col]", has_text="Uniform Progress").count() == 1
+    shot(page, "money-rules")
+    assert violations(page) == []
+
+
+@full_only
+def test_jobs_are_held_against_the_certified_bound(served, visits):
+    page = visits.open(served(LEARNED) + "/policies")
+    page.wait_for_selector("#how-far", timeout=COMPILED_MS)
+    assert "does not know the future" in page.inner_text("#how-far")
+    shot(page, "policies-bound")
+    assert violations(page) == []
+    page.locator("tr[id^=bound-] a").first.click()
+    page.wait_for_selector("#rule-certified", timeout=COMPILED_MS)
+    assert "certified bound" in page.inner_text("#how-far")
+    shot(page, "job-bound")
+
+
+@full_only
+def test_the_chance_of_listed_jobs_is_filled_in(served, visits):
+    page = visits.open(served(RECORDED) + "/jobs?at=46")
+    page.wait_for_selector("text=worked out from the log, job by job", timeout=COMPILED_MS)
+    shown = page.locator("tbody span[id^=p-]").all_inner_texts()
+    assert sum("%" in text for text in shown) == 5
+    assert page.locator("[hx-get*=expected]").count() == 0
+
+
+@full_only
+def test_what_came_lies_over_the_fan_of_what_was_expected(served, visits):
+    page = visits.open(f"{served(RECORDED)}/jobs/{INTERRUPTED_JOB}")
+    page.wait_for_selector("#expected-as-it-began", timeout=COMPILED_MS)
+    names = page.locator("#chart-progress th").all_inner_texts()
+    assert "expected as it began, 1 in 10 has less" in names
+    assert page.locator("#chart-progress canvas").count() == 1
+    shot(page, "job-fan")
 
 
 @full_only

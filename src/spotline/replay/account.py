@@ -273,6 +273,7 @@ def account(
     if market is None:
         known = recorded.market(again)
         market, assumed = known.market, known.assumption
+    unscaled = terms.availability.assumption(market)
     market = terms.market(market, first_slot=report.slots[0].slot if report.slots else 0)
     uncovered = {job.job_id: coverage(market, job) for job in again}
     jobs = tuple(job for job in again if not uncovered[job.job_id])
@@ -291,7 +292,7 @@ def account(
         counted=counted,
         left_out=_left_out(report, uncovered),
         changed=tuple(terms.describe()),
-        assumptions=tuple(filter(None, (assumed, *_at_shown_rates(report, jobs)))),
+        assumptions=tuple(filter(None, (assumed, unscaled, *_at_shown_rates(report, jobs)))),
     )
     if not counted:
         return made

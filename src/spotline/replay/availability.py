@@ -88,6 +88,14 @@ class Availability:
             on_demand_provenance=own_known,
         )
 
+    def assumption(self, market: Market) -> str:
+        """What a share of counts leaves as it is, empty for nothing: a count that nobody knows."""
+        unknown = int((market.spot_provenance == UNKNOWN).sum())
+        if self.count_factor == 1 or not unknown:
+            return ""
+        share = 100.0 * unknown / market.spot_provenance.size
+        return f"{share:.0f} % of the counts of spot are not known in this log: they are not scaled"
+
     def _left(
         self, counts: IntArray, provenance: IntArray, gone: np.ndarray
     ) -> tuple[IntArray, IntArray]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -51,10 +52,15 @@ def test_a_cloud_is_gone_with_all_its_regions_and_counts_are_rounded_down() -> N
     assert (changed.spot_available[:, of_cloud] == 0).all()
     assert (changed.on_demand_available[:, of_cloud] == 0).all()
 
-    half = Availability(count_factor=Fraction(1, 2)).market(MARKET)
+    terms = Availability(count_factor=Fraction(1, 2))
+    half = terms.market(MARKET)
     known = MARKET.spot_provenance != UNKNOWN
     assert (half.spot_available[known] == MARKET.spot_available[known] // 2).all()
     assert (half.spot_available[~known] == MARKET.spot_available[~known]).all()
+    nobody_knows = replace(MARKET, spot_provenance=np.full_like(MARKET.spot_provenance, UNKNOWN))
+    assert terms.assumption(nobody_knows).startswith("100 % of the counts")
+    assert (terms.market(nobody_knows).spot_available == MARKET.spot_available).all()
+    assert ALL_THERE.assumption(nobody_knows) == ""
 
 
 @pytest.mark.parametrize(

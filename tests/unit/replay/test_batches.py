@@ -48,10 +48,16 @@ def verified(entries: Sequence[StoredEntry]):
     return verify(entries, handlers_of(SETTINGS), manifest_of(entries), here=environment())
 
 
+@pytest.fixture(scope="module")
+def alone(log: list[StoredEntry]):
+    """What verification says of the single entries."""
+    return verified(log)
+
+
 @pytest.mark.parametrize("most_events", [1, 3, 1 << 16])
-def test_it_verifies_as_the_single_entries_do(log, most_events):
+def test_it_verifies_as_the_single_entries_do(log, alone, most_events):
     entries = in_batches(log, most_events=most_events)
-    alone, together = verified(log), verified(entries)
+    together = verified(entries)
 
     assert together.divergences == ()
     assert together.sha256_by_service == alone.sha256_by_service

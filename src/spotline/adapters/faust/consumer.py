@@ -178,6 +178,8 @@ class Consumer(base.Consumer):
         wanted = self._partitions_for(epochs)
         if self._assigned is not None and wanted == self._assigned and epochs == self._epochs:
             return
+        # Amid a recovery tables are half full: what stays is recovered like what is new.
+        are_whole = self.app.tables.actives_ready
         self.app.on_rebalance_start()
         await self.on_partitions_revoked(set(self.assignment()))
         await self._finish_begun()
@@ -187,7 +189,7 @@ class Consumer(base.Consumer):
         # Also what lost partitions had acknowledged: the changes that went with it are dropped.
         for tp in self._assigned or ():
             self._feeder.forget(tp)
-        kept = {tp for tp in wanted if self._is_same_epoch(tp, epochs)}
+        kept = {tp for tp in wanted if are_whole and self._is_same_epoch(tp, epochs)}
         self._forget((self._assigned or frozenset()) - kept)
         self._assigned, self._epochs, self._lost = frozenset(), {}, frozenset()
         is_claimed = False

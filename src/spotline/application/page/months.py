@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 from spotline.application.page.money import BilledCharge
 from spotline.application.page.state import PageState
-from spotline.domain.units import NS_PER_S
+from spotline.domain.units import NS_PER_S, utc_month
 
 PACE_S = 7 * 86_400
 """The pace is that of the last so many seconds, or of all there is."""
@@ -38,8 +37,8 @@ def month_spend(state: PageState, charges: Iterable[BilledCharge]) -> MonthSpend
     """
     if state.slot < 0 or not state.now_ns:
         return None
-    begin_ns, end_ns = _month_of(state.start_ns(state.slot))
-    before_ns, _ = _month_of(begin_ns - 1)
+    begin_ns, end_ns = utc_month(state.start_ns(state.slot))
+    before_ns, _ = utc_month(begin_ns - 1)
     slot_s = (state.now_ns - state.start_ns(0)) // NS_PER_S
     pace_s = max(0, min(PACE_S, slot_s))
     paced_from_ns = state.now_ns - pace_s * NS_PER_S
@@ -59,11 +58,3 @@ def month_spend(state: PageState, charges: Iterable[BilledCharge]) -> MonthSpend
         pace_s=pace_s,
         left_s=left_s,
     )
-
-
-def _month_of(at_ns: int) -> tuple[int, int]:
-    """When the month begins that a moment lies in, and when the next does."""
-    at = datetime.fromtimestamp(at_ns // NS_PER_S, UTC)
-    begin = datetime(at.year, at.month, 1, tzinfo=UTC)
-    end = datetime(at.year + at.month // 12, at.month % 12 + 1, 1, tzinfo=UTC)
-    return int(begin.timestamp()) * NS_PER_S, int(end.timestamp()) * NS_PER_S

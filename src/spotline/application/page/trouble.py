@@ -10,7 +10,7 @@ from itertools import groupby
 from spotline.application.board.messages import JobFlag
 from spotline.application.operations.messages import SpendUse
 from spotline.application.operations.spending import limits_in_force, room_again_s
-from spotline.application.page.about import About
+from spotline.application.page.about import NOTHING_KNOWN, About
 from spotline.application.page.fleet import LaunchRefusal
 from spotline.application.page.jobs import SeenJob
 from spotline.application.page.state import PageState
@@ -99,7 +99,7 @@ def troubles(
         Whose things alone are told; empty: everybody's, and the system's own.
     """
     found = [
-        *_of_jobs(rows),
+        *_of_jobs(state, rows),
         *_freezes(state, tenant),
         *_notices(state, tenant),
         *_stale(state, rows),
@@ -115,12 +115,21 @@ def troubles(
 
 def told_of_jobs(state: PageState, rows: Sequence[SeenJob], about: About) -> Iterator[TroubleFound]:
     """What jobs, quotes and limits alone say, of `state.jobs`; of feeds without anybody's jobs."""
-    yield from _of_jobs(rows)
+    yield from _of_jobs(state, rows)
     yield from _stale(state, None)
     yield from _limits(state, rows, about, "")
 
 
-def _of_jobs(rows: Sequence[SeenJob]) -> Iterator[TroubleFound]:
+def troubles_of_job(state: PageState, row: SeenJob) -> tuple[TroubleFound, ...]:
+    """What of a job needs a look, by the log alone."""
+    found = (
+        *_of_jobs(state, (row,)),
+        *_limits(state, (row,), NOTHING_KNOWN, row.status.job.tenant),
+    )
+    return tuple(trouble for trouble in found if trouble.path == f"/jobs/{row.job_id}")
+
+
+def _of_jobs(state: PageState, rows: Sequence[SeenJob]) -> Iterator[TroubleFound]:
     for row in rows:
         view, path = row.view, f"/jobs/{row.job_id}"
         if JobFlag.AT_RISK in view.flags:
@@ -129,7 +138,7 @@ def _of_jobs(rows: Sequence[SeenJob]) -> Iterator[TroubleFound]:
                 key=row.job_id,
                 what=row.name,
                 why=_why_at_risk(row),
-                next=_next_at_risk(row),
+                next=_next_at_risk(state, row),
                 command=f"spotline update {row.job_id[:8]} --deadline {_makes_it(row) or '...'}",
                 path=path,
                 since_ns=view.since_ns,
@@ -168,13 +177,15 @@ def _makes_it(row: SeenJob) -> str:
     return utc_iso(-(-at_ns // _MINUTE_NS) * _MINUTE_NS)
 
 
-def _next_at_risk(row: SeenJob) -> str:
+def _next_at_risk(state: PageState, row: SeenJob) -> str:
     makes_it = _makes_it(row)
     if not makes_it:
         return "see what it waits for; give it a later deadline, or on-demand now"
+    past = row.status.job.deadline.at_ns <= state.now_ns
     return (
-        f"nothing but spot can make it: on-demand alone, begun now, meets {makes_it} at the earliest; "
-        "give it that deadline or a later one, or let it end late"
+        f"{'its deadline has passed' if past else 'nothing but spot can make it'}: on-demand alone, "
+        f"begun now, meets {makes_it} at the earliest; give it that deadline or a later one, or let it "
+        "end late"
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -137,12 +138,15 @@ def _utilities_micro_usd(
     paths: int,
 ) -> tuple[int, ...]:
     fallback = policy_named(FALLBACK_POLICY_ID)
-    told = [[record.on_path(path) for record in records] for path in range(paths)]
-    found = [
-        [result.utility_micro_usd for result in replay_pool(program, seen, pool, fallback, table)]
-        for seen in told or [list(records)]
-    ]
-    return tuple(sum(each) // len(found) for each in zip(*found, strict=True))
+    # What was seen may leave paths alike: each is replayed once.
+    alike = Counter(
+        tuple(record.on_path(path) for record in records) for path in range(max(1, paths))
+    )
+    total = [0] * len(pool)
+    for seen, times in alike.items():
+        for place, result in enumerate(replay_pool(program, seen, pool, fallback, table)):
+            total[place] += times * result.utility_micro_usd
+    return tuple(each // alike.total() for each in total)
 
 
 def table_of_run(run: JobRun) -> ValueTable | None:

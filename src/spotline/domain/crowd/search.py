@@ -56,7 +56,9 @@ def clear_part(part: SlotPart, served: Sequence[int], *, work: float = _WORK) ->
         rows = _by_counts(part)
         worth = part.worth(rows)
         return PartCleared(rows=rows, worth=worth, bound=worth, prices=relaxed.prices)
-    found = [_improved(part, _fitted(part, relaxed.leaning)), _improved(part, tuple(served))]
+    fitted = _fitted(part, relaxed.leaning)
+    found = [] if fitted is None else [_improved(part, fitted)]
+    found.append(_improved(part, tuple(served)))
     best = max(found, key=part.worth)
     bound = relaxed.bound
     if part.worth(best) < bound and work:
@@ -98,10 +100,14 @@ def _owner(part: SlotPart) -> IntArray:
     return np.repeat(np.arange(len(part.jobs), dtype=np.int64), np.diff(part.starts))
 
 
-def _fitted(part: SlotPart, rows: Sequence[int]) -> tuple[int, ...]:
-    """Rows that fit, from some that need not: cut where that costs least for what it frees."""
+def _fitted(part: SlotPart, rows: Sequence[int]) -> tuple[int, ...] | None:
+    """Rows that fit, from some that need not: cut where that costs least for what it frees.
+
+    None where nothing can be cut: jobs may only be safe with one scarce thing or with another.
+    """
     owner = _owner(part)
     chosen = np.array(rows, dtype=np.int64)
+    in_vain = 0
     while True:
         over = np.maximum(part.takes[chosen].sum(axis=0) - part.limits, 0)
         if not over.any():
@@ -114,6 +120,11 @@ def _fitted(part: SlotPart, rows: Sequence[int]) -> tuple[int, ...]:
         loss = (part.values[now] - part.values).astype(np.float64)
         rate = np.where((relief > 0) & ~grows, loss / np.maximum(relief, 1e-12), np.inf)
         row = int(np.argmin(rate))
+        if np.isinf(rate[row]):
+            # No cut frees anything. The first row is taken then, as logs of before have it.
+            in_vain += 1
+            if chosen[owner[row]] == row or in_vain > len(part.values):
+                return None
         chosen[owner[row]] = row
 
 

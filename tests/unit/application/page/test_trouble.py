@@ -3,12 +3,21 @@
 import pytest
 
 from spotline.application.page.about import NOTHING_KNOWN, About
+from spotline.application.page.jobs import job_row
 from spotline.application.page.now import now_view, rows_of, standing_of, tightness
-from spotline.application.page.trouble import TroubleKind, troubles
+from spotline.application.page.trouble import TroubleKind, troubles, troubles_of_job
 from spotline.application.selector.options import SelectorOptions
 from spotline.domain.events.capacity import RefusalClass
 from spotline.domain.limits.spending import Spending, SpendLimit
-from tests.samples.page_logs import TENANTS, book_of, empty_market, every_member
+from spotline.domain.units import NS_PER_S, ns_from_rfc3339
+from tests.samples.page_logs import (
+    AT_RISK,
+    TENANTS,
+    book_of,
+    empty_market,
+    every_member,
+    job_named,
+)
 
 
 @pytest.fixture(scope="module")
@@ -86,3 +95,20 @@ def test_slack_is_named_by_its_slots():
         "some",
         "ample",
     ]
+
+
+@pytest.mark.parametrize(
+    ("slot", "said"), [(15, "nothing but spot can make it"), (21, "its deadline has passed")]
+)
+def test_a_job_at_risk_is_told_the_first_deadline_that_it_can_be_sure_of(slot, said):
+    state = book_of(every_member()).at(slot)
+    job_id = job_named(AT_RISK).job_id
+    (found,) = troubles_of_job(state, job_row(state, job_id))
+
+    now_ns = state.start_ns(slot)
+    deadline_ns = job_named(AT_RISK, hours=9).deadline.at_ns
+    needed_s = (deadline_ns - now_ns) // NS_PER_S - job_row(state, job_id).view.slack_s
+    assert said in found.next
+    assert found.command.startswith(f"spotline update {job_id[:8]} --deadline 2026-01-01T")
+    stated_ns = ns_from_rfc3339(found.command.rpartition(" ")[2])
+    assert 0 <= (stated_ns - now_ns) // NS_PER_S - needed_s < 60

@@ -185,6 +185,24 @@ def test_what_is_held_stays_where_the_stock_has_run_out() -> None:
     assert cleared.chosen == {"j": 0}
 
 
+def test_jobs_that_can_only_be_safe_with_one_scarce_thing_or_another_are_cleared() -> None:
+    # The linear relaxation has both lean to what one of them alone can have, and neither can take less.
+    bids = [
+        Bid(
+            job_id=f"job-{rank}",
+            rank=rank,
+            options=(spot("a", 8, 100), spot("b", 8, 90), idle(safe=False)),
+        )
+        for rank in (1, 2)
+    ]
+    bids.append(Bid(job_id="job-0", rank=0, options=(spot("b", 2, 50), idle())))
+
+    cleared = clear(bids, Capacity(spot={"a": 13, "b": 12}))
+
+    assert cleared.value_micro_usd == 240
+    assert cleared.proven
+
+
 def test_a_large_slot_over_many_offerings_is_cleared_to_within_a_thousandth() -> None:
     rng = np.random.Generator(np.random.PCG64(3))
     offerings = [f"o{k}" for k in range(6)]

@@ -26,6 +26,7 @@ from spotline.application.page.job import (
 )
 from spotline.application.page.jobs import job_row
 from spotline.application.page.state import PageState
+from spotline.application.page.trouble import troubles_of_job
 from spotline.application.page.words import said
 from spotline.application.read_model.ports import InputProblem, refused_input
 from spotline.contracts.errors import SpotlineError
@@ -108,6 +109,7 @@ class JobMaker:
             "etag": "" if owners is None else etag_of(owners),
             "counts": rate_text(row.status.job),
             "last_seq": _last_seq(state, job_id),
+            "needs": troubles_of_job(state, row),
             **self._outlook_part(state, job_id, found),
             **_life(state, job_id, past, names),
             **_money(state, job_id, past),
