@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import structlog
 
@@ -12,8 +13,10 @@ from spotline.adapters.eventlog.manifest import Manifest, environment
 from spotline.adapters.eventlog.writer import Recording
 from spotline.adapters.nats.connection import redacted
 from spotline.application.market_ingest.continuing import identity_of
+from spotline.application.notify.target import NotifyTarget
 from spotline.bootstrap.followers import geography_of
 from spotline.bootstrap.installed import checked_store
+from spotline.bootstrap.notifying import Notifying, notifying
 from spotline.bootstrap.parts import open_part, open_stream
 from spotline.bootstrap.process import stop_on_signals
 from spotline.bootstrap.system import SystemOptions, running_system
@@ -59,13 +62,14 @@ async def run_up(
     health_port: int,
     told: Callable[[Mapping[str, str]], None],
     applied: Listener | None = None,
+    notify: Sequence[NotifyTarget] = (),
 ) -> None:
     """Serve until SIGINT or SIGTERM; record the stream into `store/log`.
 
     Where the log turns out to be cut or gone, all services start again on what there is.
 
     `told` gets the addresses, by name, once everything answers; `applied` hears what the allocator
-    applies, from the beginning of the log.
+    applies, from the beginning of the log; `notify` are told of what needs them.
 
     Raises
     ------
@@ -75,7 +79,8 @@ async def run_up(
     stop_on_signals()
     while True:
         try:
-            await _serve(options, health_port=health_port, told=told, applied=applied)
+            serving = _Serving(health_port=health_port, told=told, applied=applied, notify=notify)
+            await _serve(options, serving)
         except (LogCut, BaseExceptionGroup) as error:
             cut = _cut_in(error)
             if cut is None:
@@ -92,24 +97,36 @@ def _cut_in(error: BaseException) -> LogCut | None:
     return error if isinstance(error, LogCut) else None
 
 
-async def _serve(
-    options: SystemOptions,
-    *,
-    health_port: int,
-    told: Callable[[Mapping[str, str]], None],
-    applied: Listener | None,
-) -> None:
-    listeners = {} if applied is None else {"allocator": applied}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Serving:
+    """What `run_up` was given beside the options."""
+
+    health_port: int
+    told: Callable[[Mapping[str, str]], None]
+    applied: Listener | None
+    notify: Sequence[NotifyTarget]
+
+
+async def _serve(options: SystemOptions, serving: _Serving) -> None:
+    listeners = {} if serving.applied is None else {"allocator": serving.applied}
     scraped = scraped_metrics()
     async with (
         running_system(options, listeners=listeners) as system,
         serve_health(
             {"services": system.probes.overall},
-            port=health_port,
+            port=serving.health_port,
             metrics=scraped,
             alive=system.probes.alive,
         ) as port,
         open_stream(system.bus, name="event_log") as (connection, stream),
+        notifying(
+            Notifying(
+                targets=serving.notify,
+                bus=system.bus,
+                store=options.store,
+                selector=options.selector,
+            )
+        ),
     ):
         scheme = "http" if options.identity is None else "https"
         at = f"{scheme}://{system.http_address}"
@@ -117,7 +134,7 @@ async def _serve(
         if system.sign_in_path:
             page["sign in"] = f"{at}{system.sign_in_path}"
         http = {"HTTP": f"{at}/v1/jobs"} if system.http_address else {}
-        told(
+        serving.told(
             {
                 **page,
                 "gRPC": system.allocator_address,

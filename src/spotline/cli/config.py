@@ -112,6 +112,7 @@ def _facts(found: CheckedConfig) -> dict[str, Any]:
         "limits": "of the file" if config.spending is not None else "default",
         "reservations": len(config.reservations),
         "overrides": len(config.overrides),
+        "notify": [target.name for target in config.notify],
     }
     return {name: value for name, value in facts.items() if value not in ({}, [], 0)}
 
@@ -131,6 +132,7 @@ def _effective(found: CheckedConfig) -> Iterator[Effective]:
         ("limits", config.spending is not None),
         ("reservations", bool(config.reservations)),
         ("overrides", bool(config.overrides)),
+        ("notify", bool(config.notify)),
     ):
         at = f"{config.path}:{config.lines.of(name)}" if stated else "default"
         yield Effective(key=name, value="stated" if stated else "-", source=at)

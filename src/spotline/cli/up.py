@@ -22,6 +22,7 @@ from spotline.cli.configuring import ConfigFile, config_of, in_words_of
 from spotline.cli.doubts import ListPrices, PriceSanity, StaleAfter, judged
 from spotline.cli.identities import AskIdentity, IdentityHosts, Issuers, Mtls, asked_identity
 from spotline.cli.modes_view import paper_line
+from spotline.cli.notify import notified
 from spotline.cli.ports import check_ports
 from spotline.cli.priors import Priors, WarmStart
 from spotline.cli.sharing import Fairness, TenantShares, shared
@@ -30,10 +31,11 @@ from spotline.cli.tables import fact_lines, print_line
 from spotline.cli.up_market import AskedPace, market_of, with_reserved
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from spotline.adapters.files.spotline_yaml.reading import SpotlineConfig
     from spotline.application.cloud_actuator.agreeing import AgreementRules
+    from spotline.application.notify.target import NotifyTarget
     from spotline.application.selector.options import SelectorOptions
     from spotline.bootstrap.clouds import ChosenCloud
     from spotline.bootstrap.system import SystemOptions
@@ -313,7 +315,7 @@ def up(
         if not verbose:
             configure_logging(log_level, file=store / LOG_FILE)
     said = _Said(as_json=as_json, verbose=verbose, store=store, mode=run)
-    _serve(options, cloud, said, port=health_port)
+    _serve(options, cloud, said, port=health_port, notify=notified(stated))
 
 
 def _prepare(options: SystemOptions, health_port: int) -> None:
@@ -437,7 +439,14 @@ class _Said:
         print_line(line, err=True)
 
 
-def _serve(options: SystemOptions, cloud: str, said: _Said, *, port: int) -> NoReturn:
+def _serve(
+    options: SystemOptions,
+    cloud: str,
+    said: _Said,
+    *,
+    port: int,
+    notify: Sequence[NotifyTarget],
+) -> NoReturn:
     """Serve until a signal, then say what goes on costing, and end the command."""
     import asyncio
 
@@ -467,7 +476,7 @@ def _serve(options: SystemOptions, cloud: str, said: _Said, *, port: int) -> NoR
     collect_rarely()
     try:
         code = run_to_exit_code(
-            run_up(options, health_port=port, told=told, applied=notes.on_applied)
+            run_up(options, health_port=port, told=told, applied=notes.on_applied, notify=notify)
         )
     finally:
         this.erase(store)

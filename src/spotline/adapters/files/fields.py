@@ -281,7 +281,7 @@ def _mistake(error: Any, part: type[Part]) -> Mistake:
     match kind:
         case "expected":
             if context["at"]:
-                field = f"{path_of(steps)}.{context['at']}".lstrip(".")
+                field = f"{path_of(steps)}.{context['at']}".lstrip(".").replace(".[", "[")
             return Mistake(field=field, expected=context["what"], found=context["found"] or found)
         case "extra_forbidden":
             _, known = _known_at(part, steps[:-1])

@@ -64,7 +64,8 @@ class TroubleFound:
 
     `what` says what it is about, `path` is that thing's page (empty: none), `why` what is known of
     it, `next` what to do; `command` is the command that does it, empty for none. `ends_ns` is when
-    it ends by itself, `since_ns` since when it is so, both of market time (0: not known).
+    it ends by itself, `since_ns` since when it is so, both of market time (0: not known). `tenant` is
+    whose job or limit it is, empty for none's; `silent` says of a feed that nothing of it is new.
     """
 
     kind: TroubleKind
@@ -76,6 +77,8 @@ class TroubleFound:
     command: str = ""
     since_ns: int = 0
     ends_ns: int = 0
+    tenant: str = ""
+    silent: bool = False
 
     @property
     def bad(self) -> bool:
@@ -110,6 +113,13 @@ def troubles(
     return tuple(sorted(found, key=lambda trouble: order[trouble.kind]))
 
 
+def told_of_jobs(state: PageState, rows: Sequence[SeenJob], about: About) -> Iterator[TroubleFound]:
+    """What jobs, quotes and limits alone say, of `state.jobs`; of feeds without anybody's jobs."""
+    yield from _of_jobs(state, rows)
+    yield from _stale(state, None)
+    yield from _limits(state, rows, about, "")
+
+
 def troubles_of_job(state: PageState, row: SeenJob) -> tuple[TroubleFound, ...]:
     """What of a job needs a look, by the log alone."""
     found = (
@@ -132,6 +142,7 @@ def _of_jobs(state: PageState, rows: Sequence[SeenJob]) -> Iterator[TroubleFound
                 command=f"spotline update {row.job_id[:8]} --deadline {_makes_it(row) or '...'}",
                 path=path,
                 since_ns=view.since_ns,
+                tenant=row.status.job.tenant,
             )
         if JobFlag.STALLED in view.flags:
             yield TroubleFound(
@@ -143,6 +154,7 @@ def _of_jobs(state: PageState, rows: Sequence[SeenJob]) -> Iterator[TroubleFound
                 command=f"spotline cancel {row.job_id[:8]}",
                 path=path,
                 since_ns=view.last_report_ns or view.since_ns,
+                tenant=row.status.job.tenant,
             )
 
 
@@ -229,7 +241,8 @@ def _notices(state: PageState, tenant: str) -> Iterator[TroubleFound]:
         )
 
 
-def _stale(state: PageState, rows: Sequence[SeenJob]) -> Iterator[TroubleFound]:
+def _stale(state: PageState, rows: Sequence[SeenJob] | None) -> Iterator[TroubleFound]:
+    """Feeds with old quotes; `rows` are the jobs to be named beside them, None: none is."""
     opened = state.jobs.recent.opened
     if opened is None:
         return
@@ -240,7 +253,7 @@ def _stale(state: PageState, rows: Sequence[SeenJob]) -> Iterator[TroubleFound]:
         account = accounts.get(quoted.quote.offering_id, "no account")
         ages.setdefault(account, []).append(quoted.age_s)
     holding: dict[str, list[str]] = {}
-    for row in rows:
+    for row in rows or ():
         for account in sorted({accounts.get(lot.offering_id, "") for lot in row.view.held}):
             holding.setdefault(account, []).append(row.name)
     for account, of_account in sorted(ages.items()):
@@ -254,13 +267,18 @@ def _stale(state: PageState, rows: Sequence[SeenJob]) -> Iterator[TroubleFound]:
                 why=f"{len(old)} of {len(of_account)} quotes are older than {oldest_s // 60} min, "
                 f"the oldest {max(old) / 3_600:.1f} h"
                 + ("; the whole feed is silent" * dead)
-                + f"; {_listed(holding.get(account, ()), 'holds something there', 'hold something there')}",
+                + ("" if rows is None else _holders(holding.get(account, ()))),
                 next="see whether the provider answers, and its credentials; until it does, jobs there "
                 "are decided by the last quotes, and keep what they hold",
                 command="spotline status",
                 path="/market",
                 since_ns=opened.ts_event_ns - max(old) * NS_PER_S,
+                silent=dead,
             )
+
+
+def _holders(names: Sequence[str]) -> str:
+    return f"; {_listed(names, 'holds something there', 'hold something there')}"
 
 
 def _set_aside(state: PageState) -> Iterator[TroubleFound]:
@@ -276,10 +294,29 @@ def _set_aside(state: PageState) -> Iterator[TroubleFound]:
         )
 
 
+def _budgets_near(rows: Sequence[SeenJob]) -> Iterator[TroubleFound]:
+    for row in rows:
+        money = row.view.money
+        used_ppm = _share_ppm(money.spent_micro_usd, money.budget_micro_usd or None)
+        if used_ppm >= NEAR_PPM and not row.view.phase.over:
+            yield TroubleFound(
+                kind=TroubleKind.LIMIT_NEAR,
+                key=f"budget-{row.job_id}",
+                what=row.name,
+                why=f"{used_ppm * 100 // PPM} % of its budget of "
+                f"${money.budget_micro_usd / 1e6:,.2f} is spent",
+                next="raise its budget before it stops",
+                command=f"spotline update {row.job_id[:8]} --budget-usd ...",
+                path=f"/jobs/{row.job_id}",
+                tenant=row.status.job.tenant,
+            )
+
+
 def _limits(
     state: PageState, rows: Sequence[SeenJob], about: About, tenant: str
 ) -> Iterator[TroubleFound]:
     names = {row.job_id: row.name for row in rows}
+    tenants = {row.job_id: row.status.job.tenant for row in rows}
     at_limit = state.jobs.spending.at_limit
     for job_id in sorted(at_limit.keys() & names.keys()):
         reached = at_limit[job_id]
@@ -297,21 +334,9 @@ def _limits(
             else shared.command,
             path=f"/jobs/{job_id}",
             ends_ns=reached.until_ns,
+            tenant=tenants[job_id],
         )
-    for row in rows:
-        money = row.view.money
-        used_ppm = _share_ppm(money.spent_micro_usd, money.budget_micro_usd or None)
-        if used_ppm >= NEAR_PPM and not row.view.phase.over and row.job_id not in at_limit:
-            yield TroubleFound(
-                kind=TroubleKind.LIMIT_NEAR,
-                key=f"budget-{row.job_id}",
-                what=row.name,
-                why=f"{used_ppm * 100 // PPM} % of its budget of "
-                f"${money.budget_micro_usd / 1e6:,.2f} is spent",
-                next="raise its budget before it stops",
-                command=f"spotline update {row.job_id[:8]} --budget-usd ...",
-                path=f"/jobs/{row.job_id}",
-            )
+    yield from _budgets_near([row for row in rows if row.job_id not in at_limit])
     waiting: dict[LimitAt, list[str]] = {}
     for job_id, reached in sorted(at_limit.items()):
         shared = limit_named(reached.limit, reached.tenant)
@@ -336,6 +361,7 @@ def _limits(
                 next="raise the limit where this is meant; nothing is bought beyond it",
                 command=at.command,
                 path="/money",
+                tenant=use.tenant,
             )
 
 

@@ -17,6 +17,8 @@ from spotline.adapters.files.mistake import BadFile
 from spotline.adapters.files.spotline_yaml.parts import ConfigPart, keys
 from spotline.adapters.files.spotline_yaml.reading import SpotlineConfig, read_config
 from spotline.adapters.files.yaml_file import parse_yaml_with_lines
+from spotline.application.notify.alerts import AlertKind
+from spotline.application.notify.target import NotifyFormat, NotifyTarget
 from spotline.domain.limits.spending import Spending, SpendLimit
 from spotline.domain.market.market import Market
 from tests.fakes.selector import market_of
@@ -276,6 +278,78 @@ def test_each_key_and_entry_has_the_line_it_is_written_in(tree: dict[str, Any]) 
         assert str(steps[-1]) in at if isinstance(steps[-1], str) else "-" in at
 
 
+# --- receivers --------------------------------------------------------------------------------
+
+RECEIVERS = """
+notify:
+  - name: ops
+    url: https://example.com/hook
+    secret: {env: HOOK_SECRET}
+    rules: [at_risk, missed]
+    tenants: [vision]
+  - {name: chat, url: {env: CHAT_URL}, format: slack}
+"""
+HOOKS = {"HOOK_SECRET": "sixteen letters.", "CHAT_URL": "https://hooks.example.com/T0/B0/x"}
+
+
+def test_receivers_are_read_with_their_secrets_and_show_none(tmp_path: Path) -> None:
+    config = read(tmp_path, RECEIVERS, **HOOKS)
+
+    assert config.notify == (
+        NotifyTarget(
+            name="ops",
+            url="https://example.com/hook",
+            secret=HOOKS["HOOK_SECRET"],
+            rules=(AlertKind.AT_RISK, AlertKind.MISSED),
+            tenants=("vision",),
+        ),
+        NotifyTarget(name="chat", url=HOOKS["CHAT_URL"], format=NotifyFormat.SLACK),
+    )
+    assert not any(secret in repr(config) for secret in HOOKS.values())
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{name: a, url: x, secret: {env: S}}", "url: expected a URL such as https://example"),
+        ("{name: a, url: http://e.example/, secret: {env: S}}", "url: expected https, or this"),
+        ("{name: a, url: https://e.example/}", "secret: expected this field, which messages are"),
+        ("{name: a, url: https://e.example/, secret: plain}", "secret: expected a secret by where"),
+        (
+            "{name: a, url: https://e.example/, secret: {env: SHORT}}",
+            "secret: expected at least 16",
+        ),
+        (
+            "{name: a, url: https://e.example/, secret: {env: S}, rules: [late]}",
+            "rules[0]: expected one of at_risk, missed, limit_near, feed_dead or done, found 'late'",
+        ),
+        (
+            "{name: a, url: https://e.example/, format: xml}",
+            "format: expected one of json or slack",
+        ),
+        (
+            "{name: a, url: https://e.example/, secret: {env: S}, to: b}",
+            "to: expected a known field",
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_receiver_names_its_field(
+    tmp_path: Path, text: str, said: str
+) -> None:
+    found = refusal(tmp_path, f"notify:\n  - {text}", S="s" * 16, SHORT="shortest")
+
+    assert any(line.startswith(f"spotline.yaml:2: notify[0].{said}") for line in found), found
+    assert not any("shortest" in line or "plain" in line for line in found)
+
+
+def test_receivers_have_names_of_their_own(tmp_path: Path) -> None:
+    one = "  - {name: a, url: https://e.example/, format: slack}\n"
+
+    assert refusal(tmp_path, f"notify:\n{one}{one}") == [
+        "spotline.yaml:3: notify[1].name: expected a name that no other receiver has, found 'a'"
+    ]
+
+
 # --- the table --------------------------------------------------------------------------------
 
 
@@ -290,5 +364,6 @@ def test_nothing_of_the_file_is_without_a_place() -> None:
     """Each field is a key of the table, or one of those that are read as a whole."""
     top = {key.partition(".")[0] for key, _ in keys()}
 
-    assert set(ConfigPart.model_fields) == top | {"overrides", "reservations", "limits", "clouds"}
+    whole = {"overrides", "reservations", "limits", "notify", "clouds"}
+    assert set(ConfigPart.model_fields) == top | whole
     assert path_of(("clouds", "moon")) == "clouds.moon"

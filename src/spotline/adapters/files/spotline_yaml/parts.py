@@ -28,6 +28,7 @@ from spotline.adapters.files.fields import (
 from spotline.adapters.files.limits_file import LimitsPart
 from spotline.adapters.files.mistake import SecretText
 from spotline.adapters.files.reservations_file import ReservationPart
+from spotline.adapters.files.spotline_yaml.notify_part import Receivers
 from spotline.adapters.files.spotline_yaml.secret_values import BY_PLACE, NOT_SHOWN
 from spotline.domain.market.overrides import PriceOverride, SavingsPlan
 from spotline.domain.units import micro_usd_from_usd
@@ -265,6 +266,7 @@ class ConfigPart(Part):
     overrides: tuple[Override, ...] = ()
     reservations: tuple[ReservationPart, ...] = ()
     limits: LimitsPart | None = None
+    notify: Receivers = Field(default=(), repr=False)
     jobs: JobsPart = JobsPart()
     orphans: OrphansPart = OrphansPart()
     callers: CallersPart = CallersPart()

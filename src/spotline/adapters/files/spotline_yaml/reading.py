@@ -23,6 +23,7 @@ from spotline.adapters.files.spotline_yaml.parts import (
 )
 from spotline.adapters.files.spotline_yaml.secret_values import Secrets
 from spotline.adapters.files.yaml_file import parse_yaml_with_lines, read_text
+from spotline.application.notify.target import NotifyTarget
 from spotline.domain.limits.spending import Spending
 from spotline.domain.market.grid import AnyMarket
 from spotline.domain.market.overrides import PriceOverride, PriceOverrides
@@ -30,7 +31,7 @@ from spotline.domain.market.reservations import with_reservations
 
 _CLOUDS = "clouds"
 # Where secrets may stand; elsewhere `{file: ...}` is a mapping like every other.
-_WITH_SECRETS = (_CLOUDS, "nats_url")
+_WITH_SECRETS = (_CLOUDS, "nats_url", "notify")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,8 @@ class SpotlineConfig:
         Limits on money; None: the file says nothing of them.
     clouds
         Each cloud's section, secrets in it resolved.
+    notify
+        Who is told of what needs somebody.
     """
 
     path: Path
@@ -67,6 +70,7 @@ class SpotlineConfig:
     overrides: tuple[OverridePart, ...] = ()
     reservations: tuple[ReservationPart, ...] = ()
     clouds: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
+    notify: tuple[NotifyTarget, ...] = ()
 
     def options(self) -> dict[str, Any]:
         """Values of the options of `spotline up`, by the names of its parameters."""
@@ -194,6 +198,7 @@ def _config(path: Path, part: ConfigPart, lines: Lines) -> SpotlineConfig:
         overrides=part.overrides,
         reservations=part.reservations,
         clouds=part.clouds,
+        notify=tuple(receiver.target() for receiver in part.notify),
     )
 
 

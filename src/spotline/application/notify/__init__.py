@@ -1,0 +1,1 @@
+"""What somebody is to be told outside of pages and terminals: alerts, folded from the log."""
