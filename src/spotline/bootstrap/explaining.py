@@ -20,7 +20,6 @@ from spotline.bootstrap.parts import BusAddress, open_stream
 from spotline.contracts.envelope import StoredEntry
 from spotline.contracts.errors import ConfigError, ProviderUnavailable
 from spotline.domain.beliefs.count_paths import FEEDBACK_PATHS
-from spotline.domain.beliefs.stock_laws import shipped_stock
 from spotline.domain.limits.spending import DEFAULT_SPENDING
 from spotline.domain.market.prior_laws import shipped_priors
 from spotline.domain.selection.prior import shipped_weights
@@ -66,7 +65,6 @@ def served_options(stated: object, info: ValidationInfo) -> object:
         "couples_limits": firm,
         "rescue_room": firm,
         "beliefs": "" if firm else shipped_priors().sha256,
-        "stock_beliefs": "" if firm else shipped_stock().sha256,
         "belief_paths": 0 if firm else FEEDBACK_PATHS,
     }
     return {**by_default, **stated}

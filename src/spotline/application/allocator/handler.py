@@ -105,7 +105,7 @@ SPEC = Spec(
         *(AgentJoined, GenerationFormed, TrainingRestarted, JobSilent, JobHeard),
         *(CheckpointCommitted, CheckpointFailed, NoticeAcknowledged, JobStalled, JobStallEnded),
         # What people are told of jobs beside that.
-        *(CostAccrued, LaunchRefused, JobQuoted, LimitReached, BuyingExcepted),
+        *(CostAccrued, LaunchRefused, JobQuoted, LimitReached, LimitSet, BuyingExcepted),
         # What those are told who run Spotline.
         *OPERATIONS_EVENTS,
         # What the selector knows beside that: outlooks are worked out from it.

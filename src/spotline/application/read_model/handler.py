@@ -26,7 +26,7 @@ from spotline.domain.events.freeze import BuyingExcepted
 from spotline.domain.events.knowledge import ThroughputReestimated
 from spotline.domain.events.law import MarketLawLearned
 from spotline.domain.events.lifecycle import AdmissionRecorded, JobUpdated
-from spotline.domain.events.limits import LimitReached, QuoteQuarantined
+from spotline.domain.events.limits import LimitReached, LimitSet, QuoteQuarantined
 from spotline.domain.events.parking import EntryParked
 from spotline.domain.events.placement import (
     PipelineProvisioningCommanded,
@@ -41,7 +41,7 @@ PAGE_EVENTS: tuple[type[Event], ...] = (
     *(ForecastIssued, ForecastOverdue, MarketLawLearned, PolicyWeightsUpdated),
     *(AllocationAnswered, ProvisioningCommanded, PipelineProvisioningCommanded),
     *(CapacitySignalled, InstancesEnded, AdmissionRecorded),
-    *(LimitReached, BuyingExcepted, QuoteQuarantined, OrphanReapRequested),
+    *(LimitReached, LimitSet, BuyingExcepted, QuoteQuarantined, OrphanReapRequested),
 )
 """What pages are folded from beside what the views are: why things are as they are."""
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from spotline.domain.beliefs.count_paths import FEEDBACK_PATHS, MOST_PATHS
-from spotline.domain.beliefs.stock_laws import named_stock, shipped_stock
+from spotline.domain.beliefs.stock_laws import named_stock
 from spotline.domain.crowd.fairness import shares_of
 from spotline.domain.limits.spending import Spending, spending_of
 from spotline.domain.market.prior_laws import named_priors, shipped_priors
@@ -60,8 +60,8 @@ class SelectorOptions:
 
     `beliefs` is the SHA-256 of the prior laws that spot counts which nobody publishes are believed by
     (ADR 0068); empty, as in logs from before 0.3.0: plenty is assumed until a launch is refused.
-    `stock_beliefs` is that of the priors of on-demand stock that nobody publishes (ADR 0074); empty:
-    a launch waits no longer than one of the past did. With `belief_paths` feedback is the mean over so
+    `stock_beliefs` is that of the priors of on-demand stock that nobody publishes (ADR 0074); empty,
+    the default: a launch waits no longer than one of the past did. With `belief_paths` feedback is the mean over so
     many paths of believed counts; 0: that of one path which all jobs share.
 
     Raises
@@ -154,6 +154,5 @@ def where_uncounted(options: SelectorOptions) -> SelectorOptions:
         couples_limits=False,
         rescue_room=False,
         beliefs=shipped_priors().sha256,
-        stock_beliefs=shipped_stock().sha256,
         belief_paths=FEEDBACK_PATHS,
     )

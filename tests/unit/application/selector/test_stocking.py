@@ -9,6 +9,7 @@ import pytest
 from spotline.application.market_ingest.handler import IngestHandler, IngestOptions
 from spotline.application.selector.options import SelectorOptions, where_uncounted
 from spotline.application.selector.state import SlotPhase
+from spotline.domain.beliefs.stock_laws import shipped_stock
 from spotline.domain.events.capacity import CapacityReported, LaunchRefused, RefusalClass
 from spotline.domain.events.lifecycle import JobSubmitted
 from spotline.domain.events.market import MarketOpened
@@ -24,7 +25,7 @@ from spotline.replay.jobs import generated_jobs
 from tests.unit.application.selector.test_revisions import MARKET, Driver
 
 JOB = generated_jobs(MARKET, 1, 2)[0]
-BELIEVING = where_uncounted(SelectorOptions(rehearsals=0))
+BELIEVING = where_uncounted(SelectorOptions(rehearsals=0, stock_beliefs=shipped_stock().sha256))
 EARLIER = replace(BELIEVING, stock_beliefs="")
 
 
