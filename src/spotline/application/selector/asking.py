@@ -154,7 +154,7 @@ def _alternatives(
         for quoted in state.current.quotes
         if quoted.quote.spot_available.known
     }
-    full = room.full_for(state, run)
+    full = room.full_for(state, run, run.tables)
     found = []
     for offering_id in run.tables:
         use = _table_use(state, run, offering_id)

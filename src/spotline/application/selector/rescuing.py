@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from spotline.application.selector.job_run import JobRun
 from spotline.application.selector.options import SelectorOptions
 from spotline.application.selector.state import SelectorState
-from spotline.domain.jobs.rescue import Rescue, has_room, rescue_of
+from spotline.domain.jobs.job import DeadlineKind
+from spotline.domain.jobs.rescue import Rescue, RescueClaims, rescue_of
 
 
 @dataclass(slots=True, kw_only=True)
@@ -20,7 +21,7 @@ class RescueRoom:
     """
 
     stock: Mapping[str, int]
-    claims: dict[str, list[tuple[str, Rescue]]] = field(default_factory=dict)
+    claims: dict[str, RescueClaims] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -43,24 +44,33 @@ class RescueRoom:
             return
         rescue = _rescue(state, run, offering_id)
         if rescue is not None:
-            self.claims.setdefault(offering_id, []).append((run.job.job_id, rescue))
+            if offering_id not in self.claims:
+                self.claims[offering_id] = RescueClaims(state.slot)
+            self.claims[offering_id].add(run.job.job_id, rescue)
 
-    def full_for(self, state: SelectorState, run: JobRun) -> frozenset[str]:
-        """Where a job must not count on a rescue: others may need what there is in stock."""
+    def full_for(
+        self, state: SelectorState, run: JobRun, among: Collection[str] | None = None
+    ) -> frozenset[str]:
+        """Where a job must not count on a rescue: others may need what there is in stock.
+
+        It is looked for `among` these offerings, or all.
+        """
+        if run.job.deadline.kind is not DeadlineKind.HARD:
+            return frozenset()
         full = []
-        for offering_id, instances in self.stock.items():
-            offering = state.offerings.get(offering_id)
-            if offering is None:
+        for offering_id in self.stock if among is None else among:
+            offering, instances = state.offerings.get(offering_id), self.stock.get(offering_id)
+            if offering is None or instances is None:
                 continue
             if run.job.throughput_on(offering_id, offering.instance_type) is None:
                 continue
             rescue = _rescue(state, run, offering_id)
-            others = (
-                other
-                for job_id, other in self.claims.get(offering_id, ())
-                if job_id != run.job.job_id
-            )
-            if rescue is not None and not has_room(rescue, others, instances):
+            if rescue is None:
+                continue
+            claims = self.claims.get(offering_id)
+            if claims is None:
+                claims = RescueClaims(state.slot)
+            if not claims.has_room(run.job.job_id, rescue, instances):
                 full.append(offering_id)
         return frozenset(full)
 

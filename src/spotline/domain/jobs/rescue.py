@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import NamedTuple
 
+import numpy as np
+
 from spotline.domain.jobs.program import JobProgram
+from spotline.domain.kernels import IntArray
 
 # Slack below which a hard deadline comes before all that may still wait, or may be late.
 AT_STAKE_SLOTS = 2
@@ -52,18 +54,44 @@ def is_at_stake(program: JobProgram, slack_slots: int) -> bool:
     return program.hard and slack_slots <= AT_STAKE_SLOTS
 
 
-def has_room(rescue: Rescue, others: Iterable[Rescue], stock: int) -> bool:
-    """Whether so much stock is enough for a rescue and all others, whenever they meet."""
-    meeting = [
-        other
-        for other in others
-        if other.first_slot < rescue.end_slot and rescue.first_slot < other.end_slot
-    ]
-    # As many as ever are held together are held as one of them begins.
-    begins = {rescue.first_slot, *(max(rescue.first_slot, other.first_slot) for other in meeting)}
-    return all(
-        rescue.instances
-        + sum(other.instances for other in meeting if other.first_slot <= at < other.end_slot)
-        <= stock
-        for at in begins
-    )
+class RescueClaims:
+    """What rescues may need of one stock of on-demand, summed by slot.
+
+    A thousand jobs ask in every slot: of each other they are not asked one by one.
+
+    Parameters
+    ----------
+    from_slot
+        The slot that is open; no rescue begins before it.
+    """
+
+    __slots__ = ("_by_job", "_from_slot", "_needed")
+
+    def __init__(self, from_slot: int) -> None:
+        self._from_slot = from_slot
+        self._needed: IntArray = np.zeros(64, dtype=np.int64)
+        self._by_job: dict[str, list[Rescue]] = {}
+
+    def add(self, job_id: str, rescue: Rescue) -> None:
+        """Keep what a job may need; it may be said of several places that it could go to."""
+        first, end = rescue.first_slot - self._from_slot, rescue.end_slot - self._from_slot
+        if end > self._needed.size:
+            longer = np.zeros(max(end, 2 * self._needed.size), dtype=np.int64)
+            longer[: self._needed.size] = self._needed
+            self._needed = longer
+        self._needed[first:end] += rescue.instances
+        self._by_job.setdefault(job_id, []).append(rescue)
+
+    def has_room(self, job_id: str, rescue: Rescue, stock: int) -> bool:
+        """Whether so much stock is enough for a job's rescue and those of all others, whenever they meet."""
+        first, end = rescue.first_slot - self._from_slot, rescue.end_slot - self._from_slot
+        needed = self._needed[first:end]
+        own = self._by_job.get(job_id)
+        if own:
+            needed = needed.copy()
+            for claim in own:
+                begins = max(claim.first_slot - self._from_slot, first)
+                ends = min(claim.end_slot - self._from_slot, end)
+                if begins < ends:
+                    needed[begins - first : ends - first] -= claim.instances
+        return rescue.instances + int(needed.max(initial=0)) <= stock

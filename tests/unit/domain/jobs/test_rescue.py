@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spotline.domain.jobs.program import SMALLEST_PROGRAM
-from spotline.domain.jobs.rescue import Rescue, has_room, is_at_stake, rescue_of
+from spotline.domain.jobs.rescue import Rescue, RescueClaims, is_at_stake, rescue_of
 
 HARD = replace(SMALLEST_PROGRAM, hard=True)
 SLOT_WORK = HARD.rate_quanta_per_s[HARD.max_instances] * HARD.slot_s
@@ -20,17 +20,34 @@ RESCUES = st.builds(
 )
 
 
-@given(RESCUES, st.lists(RESCUES, max_size=6), st.integers(0, 40))
+@given(
+    RESCUES, st.lists(st.tuples(st.sampled_from("abc"), RESCUES), max_size=6), st.integers(0, 40)
+)
 def test_there_is_room_where_no_slot_of_the_rescue_needs_more_than_the_stock(
-    rescue: Rescue, others: list[Rescue], stock: int
+    rescue: Rescue, claimed: list[tuple[str, Rescue]], stock: int
 ) -> None:
+    claims = RescueClaims(0)
+    for job_id, other in claimed:
+        claims.add(job_id, other)
+
+    # What a job itself may need, here or elsewhere, does not stand in its own way.
+    others = [other for job_id, other in claimed if job_id != "a"]
     needed = [
         rescue.instances
         + sum(other.instances for other in others if other.first_slot <= at < other.end_slot)
         for at in range(rescue.first_slot, rescue.end_slot)
     ]
+    assert claims.has_room("a", rescue, stock) == (max(needed) <= stock)
 
-    assert has_room(rescue, others, stock) == (max(needed) <= stock)
+
+def test_rescues_far_away_are_kept_beside_near_ones() -> None:
+    claims = RescueClaims(7)
+    claims.add("near", Rescue(7, 9, 3))
+    claims.add("far", Rescue(300, 400, 5))
+
+    assert claims.has_room("a", Rescue(8, 350, 2), 7)
+    assert not claims.has_room("a", Rescue(8, 350, 3), 7)
+    assert claims.has_room("a", Rescue(500, 900, 7), 7)
 
 
 @given(st.integers(1, 20), st.integers(1, 20), st.integers(1, 10))
