@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from spotline.application.cloud_actuator.ports import (
@@ -21,8 +22,10 @@ from spotline.domain.events.capacity import RefusalClass
 class TrialAccount:
     """What AWS holds; `opened` opens the adapter on it, as a trial does.
 
-    `shown_after` looks pass before a launch is shown; `stuck` instances never end. Where it `answers` not, nobody hears what a launch did. Processes named in `blind_to`
-    have lost their rights: they are shown nothing, as an adapter is that never saw anything.
+    `shown_after` looks pass before a launch is shown; `stuck` instances never end. Where `answers` is
+    false, nobody hears what a launch did; before one, `answer_after` is awaited between the
+    launch and its answer. Processes named in `blind_to` have lost their rights: they are shown
+    nothing, as an adapter is that never saw anything.
     """
 
     def __init__(self, *, shown_after: int = 0) -> None:
@@ -39,6 +42,7 @@ class TrialAccount:
         self.noticed: list[str] = []
         self.open = 0
         self.launched = asyncio.Event()
+        self.answer_after: Callable[[], Awaitable[None]] | None = None
 
     def opened(self, name: str, losing: str) -> TrialProcess:
         self.open += 1
@@ -80,6 +84,8 @@ class TrialProcess:
             account.instances[instance.instance_id] = instance
             known = [instance]
             account.launched.set()
+        if account.answer_after is not None:
+            await account.answer_after()
         if not account.answers:
             await asyncio.Event().wait()
         if self._losing and not account.answers_all:

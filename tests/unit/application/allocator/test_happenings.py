@@ -28,7 +28,7 @@ QUIET = {
     *("MarketLawLearned", "ShadowPricesUpdated"),
     *("ParkedEntryRetried", "ParkedEntryDropped"),
     # Of the system: shown with what a job waits for.
-    *("BuyingFrozen", "BuyingUnfrozen", "AccountModeSet"),
+    *("BuyingFrozen", "BuyingUnfrozen", "AccountModeSet", "LimitSet"),
     *("AgreementChecked", "IncarnationBegun", "OrphanFound", "OrphanSettled"),
 }
 

@@ -54,7 +54,7 @@ class SteppingWall:
         await asyncio.sleep(0)
 
 
-def trial(account, *, reader=None, clock=WALL_TIME, **changed) -> AwsTrial:
+def trial(account, *, reader=None, clock=WALL_TIME, wall=None, **changed) -> AwsTrial:
     stated = {
         "offering": settings(**NO_DISKS).offerings[0],
         "token": "t1",
@@ -67,7 +67,7 @@ def trial(account, *, reader=None, clock=WALL_TIME, **changed) -> AwsTrial:
         TrialPlan(**{**stated, **changed}),
         account.opened,
         reader or ScriptedAccount(),
-        SteppingWall(),
+        wall or SteppingWall(),
         clock,
     )
 
@@ -218,6 +218,16 @@ async def test_an_answer_that_is_not_lost_shows_nothing():
     record = await record_of(trial(account))
 
     assert outcomes(record)["lost answer"] is FAILED
+
+
+async def test_an_instance_counts_since_it_was_asked_for_as_it_is_billed_before_the_answer():
+    account, wall = TrialAccount(), SteppingWall()
+    account.answer_after = lambda: wall.sleep(200.0)
+
+    record = await record_of(trial(account, wall=wall))
+
+    # Each is asked for twice by its token; the first is held while the second is.
+    assert [held.held_s // 200 for held in record.held] == [4, 2]
 
 
 async def test_a_service_that_does_not_answer_for_a_while_is_asked_again():

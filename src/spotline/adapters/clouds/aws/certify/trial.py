@@ -133,6 +133,8 @@ class AwsTrial:
         # Instances that were shown ended, and tokens of launches that may have been made.
         self._over: set[str] = set()
         self._unanswered: set[str] = set()
+        # When each launch was first asked for: AWS bills from no earlier, and often before it answers.
+        self._asked_ns: dict[str, int] = {}
         self._began_ns = self._now_ns()
 
     async def run(self) -> None:
@@ -239,7 +241,7 @@ class AwsTrial:
             found = await self._until(losing, of_token(request.token))
         finally:
             losing.close()
-        self._note(found.instance_id, CapacityType.ON_DEMAND)
+        self._note(found, CapacityType.ON_DEMAND)
         again = self._opened("after", "")
         try:
             grant = await self._asked(again, request)
@@ -362,7 +364,7 @@ class AwsTrial:
             shown = await cloud.list(self._owner.name)
             for each in shown:
                 self._unanswered.discard(each.token)
-                self._note(each.instance_id, each.capacity_type)
+                self._note(each, each.capacity_type)
                 if each.state is InstanceState.ENDED:
                     self._over.add(each.instance_id)
                     self._end(each.instance_id)
@@ -390,6 +392,7 @@ class AwsTrial:
 
     async def _asked(self, cloud: TrialCloud, request: LaunchRequest) -> Grant:
         self._unanswered.add(request.token)
+        self._asked_ns.setdefault(request.token, self._now_ns())
         grant = await cloud.launch(request)
         self._unanswered.discard(request.token)
         return grant
@@ -429,20 +432,19 @@ class AwsTrial:
         self._over.add(instance_id)
 
     def _hold(self, grant: Grant, kind: CapacityType) -> tuple[str, ...]:
-        ids = tuple(instance.instance_id for instance in grant.instances)
-        for instance_id in ids:
-            self._note(instance_id, kind)
-        return ids
+        for instance in grant.instances:
+            self._note(instance, kind)
+        return tuple(instance.instance_id for instance in grant.instances)
 
-    def _note(self, instance_id: str, kind: CapacityType) -> None:
-        """Hold an instance from now on, if it is not known to be."""
+    def _note(self, instance: Instance, kind: CapacityType) -> None:
+        """Hold an instance since it was asked for, if it is not known to be held."""
         self._held.setdefault(
-            instance_id,
+            instance.instance_id,
             HeldForTrial(
-                instance_id=instance_id,
+                instance_id=instance.instance_id,
                 offering_id=self._offering.offering_id,
                 capacity_type=kind.value,
-                began_ns=self._now_ns(),
+                began_ns=self._asked_ns.get(instance.token, self._now_ns()),
                 price_micro_usd=self._plan.price_micro_usd,
                 disks=self._offering.disks,
             ),
