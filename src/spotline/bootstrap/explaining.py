@@ -64,6 +64,7 @@ def served_options(stated: object, info: ValidationInfo) -> object:
         "shadow_prices": firm,
         "couples_limits": firm,
         "rescue_room": firm,
+        "strict_reclaims": firm,
         "beliefs": "" if firm else shipped_priors().sha256,
         "belief_paths": 0 if firm else FEEDBACK_PATHS,
     }
@@ -78,6 +79,7 @@ SERVED = SelectorOptions(
     shadow_prices=True,
     couples_limits=True,
     rescue_room=True,
+    strict_reclaims=True,
 )
 """The options of a service whose environment states none: money has limits by default."""
 

@@ -354,6 +354,7 @@ def _limited(
         shadow_prices=True,
         couples_limits=True,
         rescue_room=True,
+        strict_reclaims=True,
     )
     return selection, Caps(spending=spending)
 

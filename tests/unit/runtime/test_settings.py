@@ -144,6 +144,7 @@ HELD = {
         shadow_prices=True,
         couples_limits=True,
         rescue_room=True,
+        strict_reclaims=True,
     ),
     (PlacerSettings, "placement"): PlacerOptions(method="bace_pipe", cost="rent", moves=False),
     (AnalyticsSettings, "statistics"): StatisticsOptions(
@@ -169,6 +170,7 @@ SERVED = {
     "shadow_prices": True,
     "couples_limits": True,
     "rescue_room": True,
+    "strict_reclaims": True,
 }
 
 

@@ -397,7 +397,19 @@ class _Slot:
         return [self._seat(place, spot, stock) for spot, stock in asked]
 
     def _seat(self, place: TaskPlace, spot: int, stock: int) -> Seat:
-        """What the job's policy makes of so much spot and stock at a place."""
+        """What the job's policy makes of so much spot and stock at a place.
+
+        Whose spot falls where the market takes it back was interrupted, even if it meant to give it up.
+        """
+        seat = self._told_seat(place, spot, stock)
+        held = place.task.holding.spot
+        falls = spot >= held > seat.option.spot and self._request.strict_reclaims
+        if falls and is_reclaimed(self._request, place.task):
+            return self._told_seat(place, held - 1, stock)
+        return seat
+
+    def _told_seat(self, place: TaskPlace, spot: int, stock: int) -> Seat:
+        """The seat of a job that is told no more than what is left to it."""
         key = spot, stock
         seat = place.seats.get(key)
         if seat is None:
