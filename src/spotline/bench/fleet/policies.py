@@ -23,9 +23,7 @@ SDP = "sdp"
 RULES = ("msu", "uniform_progress", "on_demand_only", EDF)
 POLICY_NAMES = (SPOTLINE, SDP, *RULES)
 # How `spotline up` decides: what is measured is what is shipped.
-SHIPPED = SelectorOptions(
-    clearing=True, shadow_prices=True, rescue_room=True, strict_reclaims=True
-)
+SHIPPED = SelectorOptions(clearing=True, shadow_prices=True, rescue_room=True, strict_reclaims=True)
 # What these do depends on nothing that was learned.
 UNLEARNED = RULES
 

@@ -249,8 +249,8 @@ def _rescued_quanta(c: int, level: int, gains: Gains, goal: Goal) -> int:
     """The most work that the rescue, from this set and level pending, does by a hard deadline."""
     if not goal.hard:
         return _ALL
-    left_s = (goal.slots_left - gains.waits[c]) * gains.slot_s - gains.rescue_s[c, level]
-    return left_s * gains.rescue_rate
+    waits, lost_s = int(gains.waits[c]), int(gains.rescue_s[c, level])
+    return ((goal.slots_left - waits) * gains.slot_s - lost_s) * gains.rescue_rate
 
 
 @part
