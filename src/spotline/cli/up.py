@@ -355,6 +355,7 @@ def _limited(
         couples_limits=True,
         rescue_room=True,
         strict_reclaims=True,
+        nets_soft_deadlines=True,
     )
     return selection, Caps(spending=spending)
 

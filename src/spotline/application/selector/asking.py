@@ -60,6 +60,7 @@ def allocate_request(
         quotas=limits.quotas,
         budget_micro_usd=limits.budget_micro_usd,
         strict_reclaims=state.clearing and options.strict_reclaims,
+        nets_soft_deadlines=state.clearing and options.nets_soft_deadlines,
     )
 
 
