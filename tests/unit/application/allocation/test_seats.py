@@ -224,7 +224,7 @@ def test_a_job_that_gives_spot_up_is_as_safe_as_one_that_lost_it() -> None:
 
 def patient(*, priced: bool) -> AllocateRequest:
     """A soft deadline that on-demand just meets, on a market whose spot is gone for now."""
-    soft = job("soft", deadline_slots=6, late_slots=60, counts=(4,), instance_hours=8.0)
+    soft = job("soft", deadline_slots=12, late_slots=120, counts=(4,), value_usd=90)
     program = program_of(soft, EAST, offering(EAST).instance_type, SLOT_S, START_NS, None)
     task = JobTask(
         job=soft,
@@ -232,8 +232,8 @@ def patient(*, priced: bool) -> AllocateRequest:
         offering_id=EAST,
         instance_type=offering(EAST).instance_type,
         first_slot_start_ns=START_NS,
-        elapsed_slots=program.deadline_slots - 1,
-        progress_quanta=program.work_quanta - program.rate_quanta_per_s[4] * SLOT_S // 2,
+        elapsed_slots=0,
+        progress_quanta=program.rate_quanta_per_s[4] * program.launch_s,
         holding=Lot(offering_id=EAST),
         interrupted=False,
         pending_overhead_s=0,
