@@ -125,10 +125,11 @@ def cleared(request: AllocateRequest) -> AllocateAnswer:
 
 def clear_bids(request: AllocateRequest, slot: SlotBids) -> tuple[Cleared, SlotFairness | None]:
     """Clear what was bid, weighted by tenant where the request says so."""
+    brief = request.brief_search
     if not request.tenant_weights:
-        return clear(slot.bids, slot.capacity), None
+        return clear(slot.bids, slot.capacity, brief=brief), None
     tenants = {task.job.job_id: task.job.tenant for task in request.tasks}
-    return clear_fairly(slot.bids, slot.capacity, tenants, request.tenant_weights)
+    return clear_fairly(slot.bids, slot.capacity, tenants, request.tenant_weights, brief=brief)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
