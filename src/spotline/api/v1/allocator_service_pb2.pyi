@@ -287,8 +287,8 @@ class AllocateRequest(_message.Message):
     left to it; with clearing only.
     """
     nets_soft_deadlines: _builtins.bool
-    """Where tables count on a shadow price, soft deadlines have the safety net of hard ones: spot that a
-    table waits for may go to others.
+    """Where tables count on a shadow price and others take of the spot there is, soft deadlines have the
+    safety net of hard ones: what a table waits for goes to others. With clearing only.
     """
     brief_search: _builtins.bool
     """The search for a better clearing ends after a tenth of the work; with clearing only."""

@@ -108,7 +108,7 @@ class AllocateRequest:
     `reclaimed_offering_ids` there was less spot, when the slot opened, than jobs held: whose spot
     falls there was interrupted; elsewhere it yields. With `strict_reclaims` bids count on that also
     where a job falls of its own accord. With `nets_soft_deadlines` the safety net guards soft
-    deadlines too where tables count on a shadow price. With `brief_search` the search for a better
+    deadlines too where a table counts on a shadow price, and others take of the spot there is. With `brief_search` the search for a better
     clearing ends after a tenth of the work.
 
     With `tenant_weights` bids count by tenant, and the answer says what that costs.

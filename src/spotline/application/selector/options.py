@@ -58,7 +58,8 @@ class SelectorOptions:
     hold less of it than before, as the selector will see it, also where the job gives it up by itself (ADR 0082).
 
     With `nets_soft_deadlines` the safety net also guards soft deadlines of jobs whose table counts on a
-    shadow price: what such a table waits for may go to others, slot after slot (ADR 0082).
+    shadow price, where others take of the spot there is: what it waits for may go to them, slot after
+    slot (ADR 0082).
 
     With `brief_search` CP-SAT has a tenth of the work to find a better clearing (ADR 0082).
 
