@@ -1,0 +1,165 @@
+"""What an assessment answers: four lines for every slack, what they rest on, and a verdict.
+
+Money is integer micro-units of the bill's currency.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from spotline.application.assessment.assumptions import Assumptions
+from spotline.application.assessment.prices import PriceFrom
+from spotline.application.assessment.standing_in import AssessedJob, NotAssessed
+from spotline.domain.assessment.facts import RebuiltBill
+from spotline.domain.units import PPM
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoneySpread:
+    """Of all futures: the sum that one in ten stays below, that half do, and that nine in ten do."""
+
+    p10_micro: int
+    p50_micro: int
+    p90_micro: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BreakEven:
+    """The share of time for which spot must be there to cost no more than a line.
+
+    `ahead` is "always" where Spotline is cheaper however rare spot is, "never" where it is not
+    even if spot is always there; else "from", with the share in millionths.
+    """
+
+    ahead: str
+    share_ppm: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlackAnswer:
+    """What all jobs together would have cost, if each might take `slack_ppm` of its work in time.
+
+    `saving` is what was paid less Spotline's line, its p10 the least. `late_ppm` is the share of
+    jobs that plain recovery would have had late, `missed` how many of `lives` Spotline would.
+    """
+
+    slack_ppm: int
+    spot_plain: MoneySpread
+    late_ppm: int
+    spotline: MoneySpread
+    saving: MoneySpread
+    missed: int
+    lives: int
+    as_paid: BreakEven
+    as_on_demand: BreakEven
+
+    @property
+    def saves(self) -> bool:
+        """Whether what is saved can be told from nothing."""
+        return self.saving.p10_micro > 0 and self.saving.p50_micro > 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PriorUse:
+    """A kind of prior laws, and how many jobs were assessed by it.
+
+    `share_ppm` holds the share of time with spot, in millionths, by name of the law.
+    """
+
+    kind: str
+    jobs: int
+    share_ppm: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PriceUse:
+    """How many jobs took their spot prices from where, and what these were of the list price."""
+
+    source: PriceFrom
+    jobs: int
+    held: int
+    mean_ppm: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class JobLine:
+    """One job: what was paid, on demand, and the middle of Spotline's line by slack."""
+
+    assessed: AssessedJob
+    on_demand_micro: int
+    spotline_micro: tuple[int, ...]
+    own_life: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Assessment:
+    """The whole answer.
+
+    `paid_micro` and `on_demand_micro` are of the jobs that could be assessed; what the bill has
+    besides is in `bill` and `left_out`, and in no line.
+    """
+
+    bill: RebuiltBill
+    assumptions: Assumptions
+    paid_micro: int
+    on_demand_micro: int
+    answers: tuple[SlackAnswer, ...]
+    jobs: tuple[JobLine, ...]
+    lived: int
+    left_out: tuple[NotAssessed, ...]
+    priors: tuple[PriorUse, ...]
+    priors_sha256: str
+    prices: tuple[PriceUse, ...]
+
+    @property
+    def headline(self) -> SlackAnswer | None:
+        """The answer that the verdict is about: the least slack at which something is saved."""
+        return next((answer for answer in self.answers if answer.saves), None)
+
+
+def verdict(told: Assessment) -> str:
+    """The answer in one sentence."""
+    if not told.jobs:
+        return "Nothing can be said: no job on this bill could be assessed."
+    currency = told.bill.currency
+    best = told.headline
+    if best is None:
+        return f"You would save nothing: {_why_nothing(told)}"
+    nothing = [factor(a.slack_ppm) for a in told.answers if not a.saves]
+    besides = f"; nothing that can be told from 0 at {_listed(nothing)}" if nothing else ""
+    share = 100 * best.saving.p50_micro / max(1, told.paid_micro)
+    return (
+        f"You would have saved {money(best.saving.p50_micro)} of {money(told.paid_micro)} {currency} "
+        f"({share:.0f} %; one in ten and nine in ten: {money(best.saving.p10_micro)} to "
+        f"{money(best.saving.p90_micro)}), had every job been allowed {factor(best.slack_ppm)} times "
+        f"the time that it took{besides}."
+    )
+
+
+def _why_nothing(told: Assessment) -> str:
+    if told.paid_micro and all(line.assessed.on_demand_micro == 0 for line in told.jobs):
+        return "all of it ran on commitments, which are paid for in any case."
+    most = max(told.answers, key=lambda a: (a.saving.p50_micro, a.slack_ppm))
+    paid = f"{money(told.paid_micro)} {told.bill.currency} were paid"
+    if most.saving.p50_micro <= 0:
+        return f"{paid}, and at no slack would Spotline have cost less in half of the futures."
+    return (
+        f"{paid}, and at {factor(most.slack_ppm)} times the time, the most that was asked, "
+        f"{money(most.saving.p10_micro)} to {money(most.saving.p90_micro)} would be saved: that "
+        "cannot be told from 0."
+    )
+
+
+def factor(slack_ppm: int) -> str:
+    """A slack as people write it."""
+    return f"{slack_ppm / PPM:.1f}" if slack_ppm % (PPM // 10) == 0 else f"{slack_ppm / PPM:g}"
+
+
+def money(micro: int) -> str:
+    """An amount without its currency."""
+    return f"{micro / 1e6:,.2f}"
+
+
+def _listed(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
