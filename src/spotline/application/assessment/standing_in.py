@@ -19,7 +19,7 @@ IntArray = npt.NDArray[np.int64]
 
 # The work that is planned for is of a ladder of so many steps to the factor e: jobs on one step
 # share their tables. What a job costs is scaled to its own work.
-_STEPS = 20
+_STEPS = 10
 # Likewise the price that a plan begins with.
 _PRICE_STEPS = 20
 # A job is cut into this many slots, or ten times as many as keep slots within the longest.
