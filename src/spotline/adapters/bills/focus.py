@@ -1,0 +1,336 @@
+"""Lines of a FOCUS export, versions 1.0 to 1.2, and of Spotline's own.
+
+Columns and values: https://focus.finops.org/focus-specification/v1-2/. What a job paid is
+`EffectiveCost`: commitments are spread over what used them, and their purchases cost nothing there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+from spotline.adapters.bills.cells import Carry, Wrong, amount, json_cell, tags, time_s, whole_micro
+from spotline.adapters.bills.machines import gpus_of, type_in
+from spotline.domain.assessment.facts import Machine, Purchase
+from spotline.domain.assessment.lines import BillLine, LineKind
+from spotline.domain.units import S_PER_HOUR
+
+REQUIRED = (
+    "BilledCost",
+    "EffectiveCost",
+    "BillingCurrency",
+    "ChargeCategory",
+    "ChargePeriodStart",
+    "ChargePeriodEnd",
+)
+OPTIONAL = (
+    "ResourceId",
+    "AvailabilityZone",
+    "ProviderName",
+    "RegionId",
+    "ServiceCategory",
+    "ServiceName",
+    "PublisherName",
+    "ChargeClass",
+    "ChargeDescription",
+    "CommitmentDiscountId",
+    "CommitmentDiscountStatus",
+    "CommitmentDiscountType",
+    "CapacityReservationId",
+    "CapacityReservationStatus",
+    "ListCost",
+    "PricingCategory",
+    "ConsumedQuantity",
+    "ConsumedUnit",
+    "PricingQuantity",
+    "PricingUnit",
+    "SkuId",
+    "SkuMeter",
+    "SkuPriceDetails",
+    "Tags",
+    "x_UsageType",
+    "x_JobId",
+    "x_Tenant",
+    "x_OfferingId",
+    "x_Instances",
+    "x_HeldSeconds",
+    "x_LogEntry",
+)
+COLUMNS = (*REQUIRED, *OPTIONAL)
+_MOST_INSTANCES = 10_000
+_HOURS = re.compile(r"(?:1 )?(?:instance[- ])?h(?:ou)?rs?(?:[^a-z].*)?", re.IGNORECASE)
+_TRAFFIC = re.compile(r"data ?transfer|egress|bandwidth|network.*out|-out-bytes", re.IGNORECASE)
+_DISK = re.compile(
+    r"EBS:|VolumeUsage|snapshot|persistent disk|managed disk|gp3|GB-month", re.IGNORECASE
+)
+_BOUGHT = {
+    "Dynamic": Purchase.SPOT,
+    "Committed": Purchase.COMMITTED,
+    "Standard": Purchase.ON_DEMAND,
+}
+
+
+class _Row(NamedTuple):
+    """The cells of `COLUMNS`, by name."""
+
+    billed: Any
+    effective: Any
+    currency: Any
+    category: Any
+    begin: Any
+    end: Any
+    resource: Any
+    zone: Any
+    provider: Any
+    region: Any
+    service_category: Any
+    service: Any
+    publisher: Any
+    charge_class: Any
+    description: Any
+    commitment: Any
+    commitment_status: Any
+    commitment_type: Any
+    reservation: Any
+    reservation_status: Any
+    listed: Any
+    pricing: Any
+    consumed: Any
+    consumed_unit: Any
+    quantity: Any
+    unit: Any
+    sku: Any
+    meter: Any
+    sku_details: Any
+    tags: Any
+    usage_type: Any
+    job: Any
+    tenant: Any
+    offering: Any
+    instances: Any
+    held_s: Any
+    log_entry: Any
+
+
+class FocusReader:
+    """Turns rows into lines."""
+
+    kind = "FOCUS"
+    columns = COLUMNS
+    unmarked: Sequence[int] = ()
+
+    def __init__(self) -> None:
+        self._carry = Carry()
+        self.naive = False
+
+    def may_repeat(self, cells: tuple[Any, ...]) -> bool:
+        """Whether the same row again is the same charge: it names a resource or comes once anyway."""
+        row = _Row(*cells)
+        return bool(row.resource or row.log_entry) or row.category != "Usage"
+
+    def lines(self, number: int, cells: tuple[Any, ...]) -> Iterator[BillLine]:
+        """The lines of a row: several of a lot of instances; raises `Wrong`."""
+        row = _Row(*cells)
+        begin_s, self.naive = time_s(row.begin, "ChargePeriodStart")
+        end_s, _ = time_s(row.end, "ChargePeriodEnd")
+        if end_s < begin_s:
+            raise Wrong("ChargePeriodEnd", "a time not before ChargePeriodStart", row.end)
+        currency = str(row.currency or "")
+        if not currency:
+            raise Wrong("BillingCurrency", "a currency such as USD", row.currency)
+        line = BillLine(
+            row=number,
+            kind=LineKind.APART,
+            begin_s=begin_s,
+            end_s=end_s,
+            micro=self._carry.micro(amount(row.effective, "EffectiveCost"), currency),
+            currency=currency,
+            resource=_short(str(row.resource or "")),
+            tags=tags(row.tags, "Tags"),
+        )
+        line = line._replace(noted_micro=line.micro)
+        if row.job:
+            yield from _own(row, line)
+            return
+        yield _classified(row, line)
+
+
+def _short(resource: str) -> str:
+    """An AWS ARN's last part: the id by which everybody else names the resource."""
+    return resource.rpartition("/")[2] if resource.startswith("arn:") else resource
+
+
+def _classified(row: _Row, line: BillLine) -> BillLine:
+    """A line of a provider's export."""
+    if row.category == "Tax":
+        return line._replace(trap="tax")
+    if row.category == "Credit":
+        return line._replace(kind=LineKind.CORRECTION, trap="credit")
+    if row.category == "Adjustment" or row.charge_class == "Correction":
+        return line._replace(kind=LineKind.CORRECTION, trap="refund")
+    if row.category == "Purchase":
+        return _purchase(row, line)
+    if row.category != "Usage":
+        expected = "Usage, Purchase, Tax, Credit or Adjustment"
+        raise Wrong("ChargeCategory", expected, row.category)
+    if "Unused" in (row.commitment_status, row.reservation_status):
+        return line._replace(kind=LineKind.UNUSED, trap="unused_commitment")
+    text = f"{row.usage_type or ''} {row.description or ''} {row.meter or ''}"
+    if row.service_category == "Networking" or _TRAFFIC.search(text):
+        return line._replace(kind=LineKind.EGRESS)
+    if row.service_category == "Storage" or _DISK.search(text):
+        return line._replace(kind=LineKind.DISK)
+    machine = _machine(row)
+    if row.service_category != "Compute" or machine is None:
+        return line._replace(trap=_apart(row))
+    return _timed(row, line, machine)
+
+
+def _timed(row: _Row, line: BillLine, machine: Machine) -> BillLine:
+    """A line of machine time; a machine's other costs (memory, licences) have no hours."""
+    purchase = _BOUGHT.get(str(row.pricing), Purchase.ON_DEMAND)
+    if row.commitment_status == "Used":
+        purchase = Purchase.COMMITTED
+    trap = ""
+    if purchase is Purchase.COMMITTED:
+        kind = str(row.commitment_type or row.commitment or "").lower()
+        trap = "savings_plan" if "saving" in kind else "reserved"
+    used_s = _used_s(row)
+    if used_s == 0 or line.end_s == line.begin_s:
+        return line._replace(
+            kind=LineKind.CORRECTION, machine=machine, trap="zero_duration", noted_micro=line.micro
+        )
+    return line._replace(
+        kind=LineKind.INSTANCE,
+        machine=machine,
+        purchase=purchase,
+        used_s=used_s,
+        list_micro=whole_micro(amount(row.listed, "ListCost")),
+        trap=trap,
+    )
+
+
+def _used_s(row: _Row) -> int | None:
+    """Instance-seconds of a row in hours."""
+    for quantity, unit, column in (
+        (row.consumed, row.consumed_unit, "ConsumedQuantity"),
+        (row.quantity, row.unit, "PricingQuantity"),
+    ):
+        if quantity not in (None, "") and _HOURS.fullmatch(str(unit or "")):
+            hours = amount(quantity, column)
+            if hours < 0:
+                raise Wrong(column, "a quantity of at least 0", quantity)
+            return round(hours * S_PER_HOUR)
+    return None
+
+
+def _purchase(row: _Row, line: BillLine) -> BillLine:
+    if row.commitment or row.reservation:
+        # Spread over what uses it; the purchase itself costs nothing effectively.
+        billed = whole_micro(amount(row.billed, "BilledCost"))
+        return line._replace(trap="commitment_purchase", noted_micro=billed)
+    return line._replace(trap=_apart(row))
+
+
+def _apart(row: _Row) -> str:
+    """Which finding a line belongs to that is no job's."""
+    if "support" in str(row.service or "").lower():
+        return "support"
+    if row.publisher and row.provider and row.publisher != row.provider:
+        return "marketplace"
+    return "other_service"
+
+
+def _machine(row: _Row) -> Machine | None:
+    kind = ""
+    gpus = 0
+    if row.sku_details:
+        details = row.sku_details
+        if isinstance(details, str):
+            details = json_cell(details, "SkuPriceDetails")
+        found = dict(tags(details, "SkuPriceDetails"))
+        kind = found.get("InstanceType", "")
+        gpus = int(found["GpuCount"]) if found.get("GpuCount", "").isdigit() else 0
+    for text in (row.usage_type, row.description, row.meter, row.sku):
+        kind = kind or type_in(str(text or ""))
+    if not kind:
+        return None
+    return Machine(
+        provider=_provider(str(row.provider or "")),
+        region=str(row.region or ""),
+        zone=str(row.zone or ""),
+        instance_type=kind,
+        gpus=gpus or gpus_of(kind),
+    )
+
+
+def _provider(name: str) -> str:
+    """By the name that offerings have it under."""
+    lowered = name.lower()
+    for word, provider in (
+        ("aws", "aws"),
+        ("amazon", "aws"),
+        ("google", "gcp"),
+        ("gcp", "gcp"),
+        ("microsoft", "azure"),
+        ("azure", "azure"),
+    ):
+        if word in lowered:
+            return provider
+    return lowered
+
+
+# --- Spotline's own ------------------------------------------------------------------------------
+
+
+def _own(row: _Row, line: BillLine) -> Iterator[BillLine]:
+    """A lot, instance by instance: each as if it were a resource of its own."""
+    instances = _count(row.instances, "x_Instances", _MOST_INSTANCES)
+    held_s = _count(row.held_s, "x_HeldSeconds", 10**9)
+    marks = (("x_JobId", str(row.job)), ("x_Tenant", str(row.tenant or "")))
+    line = line._replace(tags=(*marks, *line.tags))
+    if not instances:
+        yield line._replace(kind=LineKind.EGRESS)
+        return
+    offering = str(row.offering or "")
+    machine = _own_machine(row, offering)
+    if not held_s:
+        trap, resource = "zero_duration", f"{row.job} {offering} {row.pricing} 0"
+        yield line._replace(kind=LineKind.CORRECTION, resource=resource, trap=trap, machine=machine)
+        return
+    listed = whole_micro(amount(row.listed, "ListCost"))
+    for index in range(instances):
+        yield line._replace(
+            kind=LineKind.INSTANCE,
+            resource=f"{row.job} {offering} {row.pricing} {index}",
+            machine=machine,
+            purchase=_BOUGHT.get(str(row.pricing), Purchase.ON_DEMAND),
+            used_s=min(held_s, line.end_s - line.begin_s),
+            micro=_part(line.micro, index, instances),
+            list_micro=_part(listed, index, instances),
+        )
+
+
+def _own_machine(row: _Row, offering: str) -> Machine:
+    described = str(row.description or "").partition(",")[0]
+    kind = type_in(described) or described or offering
+    return Machine(
+        provider=str(row.provider or ""),
+        region=str(row.region or ""),
+        zone=str(row.zone or ""),
+        instance_type=kind,
+        gpus=gpus_of(kind),
+    )
+
+
+def _part(total: int, index: int, parts: int) -> int:
+    return total * (index + 1) // parts - total * index // parts
+
+
+def _count(value: Any, column: str, most: int) -> int:
+    found = amount(value, column)
+    if found != found.to_integral_value() or not 0 <= found <= Decimal(most):
+        raise Wrong(column, f"a whole number from 0 to {most:,}", value)
+    return int(found)

@@ -1,0 +1,178 @@
+"""A bill of any kind, read in a stream: which export it is, its rows as lines, rows given twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, Protocol
+
+from spotline.adapters.bills.cells import Wrong
+from spotline.adapters.bills.focus import REQUIRED as FOCUS_REQUIRED
+from spotline.adapters.bills.focus import FocusReader
+from spotline.adapters.bills.table import Table
+from spotline.adapters.market.parse import names as listed
+from spotline.contracts.errors import ContractError
+from spotline.domain.assessment.clock import may_go_back
+from spotline.domain.assessment.lines import BillLine, LineKind, Reading
+
+_MARK_BYTES = 12
+
+
+class LineReader(Protocol):
+    """Turns the rows of one kind of export into lines."""
+
+    kind: str
+    columns: Sequence[str]
+    """The columns it reads; a row's cells come in their order."""
+
+    unmarked: Sequence[int]
+    """Places of columns that differ between deliveries of the same row."""
+
+    naive: bool
+    """Whether the times of the last row named no zone."""
+
+    def may_repeat(self, cells: tuple[Any, ...]) -> bool:
+        """Whether a row like this that comes again is the same charge, not another one alike."""
+
+    def lines(self, number: int, cells: tuple[Any, ...]) -> Iterator[BillLine]:
+        """The lines of a row; raises `Wrong`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Kind:
+    """How an export is known: by columns that it must have."""
+
+    name: str
+    required: Sequence[str]
+    reader: Callable[[Sequence[str]], LineReader]
+
+    @property
+    def telling(self) -> str:
+        """What to look for in a header."""
+        return f"{self.name}: {listed(self.required)}"
+
+
+KINDS = (_Kind(name="FOCUS", required=FOCUS_REQUIRED, reader=lambda _: FocusReader()),)
+
+
+@dataclass(slots=True)
+class _Repeats:
+    """Rows that stood in the file before: how many, and what they would have added."""
+
+    marks: set[bytes] = field(default_factory=set)
+    rows: dict[str, int] = field(default_factory=dict)
+    micro: dict[str, int] = field(default_factory=dict)
+    of_night: list[BillLine] = field(default_factory=list)
+
+    def seen(self, reader: LineReader, cells: tuple[Any, ...]) -> bool:
+        """Whether a row is the same as one before; notes it."""
+        kept = [cell for at, cell in enumerate(cells) if at not in reader.unmarked]
+        mark = blake2b(repr(kept).encode(), digest_size=_MARK_BYTES).digest()
+        if mark in self.marks:
+            return True
+        self.marks.add(mark)
+        return False
+
+    def note(self, reader: LineReader, lines: Sequence[BillLine]) -> None:
+        """Count a row that stood there before, or keep it where a clock set back explains it."""
+        first = lines[0]
+        if reader.naive and first.kind is LineKind.INSTANCE and may_go_back(first.begin_s):
+            self.of_night += lines
+            return
+        self._count(lines)
+
+    def of_clock(self) -> Sequence[BillLine]:
+        """Rows of an hour that came twice: both are charges, unless the whole file stands twice."""
+        if not self.rows:
+            return self.of_night
+        for line in self.of_night:
+            self._count((line,))
+        return ()
+
+    def _count(self, lines: Sequence[BillLine]) -> None:
+        currency = lines[0].currency
+        self.rows[currency] = self.rows.get(currency, 0) + 1
+        self.micro[currency] = self.micro.get(currency, 0) + sum(line.micro for line in lines)
+
+
+class BillFile:
+    """A bill's lines, once; `reading` says afterwards how it was read.
+
+    Raises
+    ------
+    ContractError
+        It cannot be read, or has the columns of no kind of export that is known.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._table = Table(path)
+        self._kind = _kind_of(self._table)
+        self._rows = 0
+        self._naive = 0
+        self._repeats = _Repeats()
+
+    @property
+    def kind(self) -> str:
+        """The export's name."""
+        return self._kind.name
+
+    @property
+    def reading(self) -> Reading:
+        """Of the lines yielded so far."""
+        return Reading(
+            kind=self.kind,
+            rows=self._rows,
+            naive_rows=self._naive,
+            duplicate_rows=_items(self._repeats.rows),
+            duplicate_micro=_items(self._repeats.micro),
+        )
+
+    def lines(self) -> Iterator[BillLine]:
+        """The lines; rows that stood there before are left out.
+
+        Raises
+        ------
+        ContractError
+            A cell cannot be read, or there is no row; names file, row and column.
+        """
+        reader = self._kind.reader(self._table.names)
+        # What is not charged must not touch what the other rounds and carries.
+        aside = self._kind.reader(self._table.names)
+        for number, cells in self._table.rows(reader.columns):
+            self._rows += 1
+            try:
+                if reader.may_repeat(cells) and self._repeats.seen(reader, cells):
+                    self._repeats.note(aside, list(aside.lines(number, cells)))
+                    continue
+                yield from reader.lines(number, cells)
+            except Wrong as error:
+                raise error.at(self._table.path, number) from error
+            self._naive += reader.naive
+        yield from self._repeats.of_clock()
+        if not self._rows:
+            raise ContractError(str(self._table.path), "expected rows, found none but the header")
+
+
+def _items(of: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
+    return tuple(sorted(of.items()))
+
+
+def _kind_of(table: Table) -> _Kind:
+    there = set(table.names)
+    for kind in KINDS:
+        if there.issuperset(kind.required):
+            return kind
+    nearest = max(KINDS, key=lambda kind: len(there.intersection(kind.required)))
+    missing = [name for name in nearest.required if name not in there]
+    if len(missing) < len(nearest.required):
+        raise ContractError(
+            f"{table.path}: line 1",
+            f"expected the columns of {nearest.telling}, found it without {listed(missing)}",
+        )
+    kinds = "; ".join(kind.telling for kind in KINDS)
+    raise ContractError(
+        f"{table.path}: line 1",
+        f"expected the columns of a bill ({kinds}), found {listed(table.names)}",
+    )
