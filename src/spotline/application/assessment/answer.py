@@ -1,4 +1,4 @@
-"""What an assessment answers: four lines for every slack, what they rest on, and a verdict.
+"""What an assessment answers: four lines for every slack, and what they rest on.
 
 Money is integer micro-units of the bill's currency.
 """
@@ -12,7 +12,6 @@ from spotline.application.assessment.assumptions import Assumptions
 from spotline.application.assessment.prices import PriceFrom
 from spotline.application.assessment.standing_in import AssessedJob, NotAssessed
 from spotline.domain.assessment.facts import RebuiltBill
-from spotline.domain.units import PPM
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,50 +115,3 @@ class Assessment:
     def headline(self) -> SlackAnswer | None:
         """The answer that the verdict is about: the least slack at which something is saved."""
         return next((answer for answer in self.answers if answer.saves), None)
-
-
-def verdict(told: Assessment) -> str:
-    """The answer in one sentence."""
-    if not told.jobs:
-        return "Nothing can be said: no job on this bill could be assessed."
-    currency = told.bill.currency
-    best = told.headline
-    if best is None:
-        return f"You would save nothing: {_why_nothing(told)}"
-    nothing = [factor(a.slack_ppm) for a in told.answers if not a.saves]
-    besides = f"; nothing that can be told from 0 at {_listed(nothing)}" if nothing else ""
-    share = 100 * best.saving.p50_micro / max(1, told.paid_micro)
-    return (
-        f"You would have saved {money(best.saving.p50_micro)} of {money(told.paid_micro)} {currency} "
-        f"({share:.0f} %; one in ten and nine in ten: {money(best.saving.p10_micro)} to "
-        f"{money(best.saving.p90_micro)}), had every job been allowed {factor(best.slack_ppm)} times "
-        f"the time that it took{besides}."
-    )
-
-
-def _why_nothing(told: Assessment) -> str:
-    if told.paid_micro and all(line.assessed.on_demand_micro == 0 for line in told.jobs):
-        return "all of it ran on commitments, which are paid for in any case."
-    most = max(told.answers, key=lambda a: (a.saving.p50_micro, a.slack_ppm))
-    paid = f"{money(told.paid_micro)} {told.bill.currency} were paid"
-    if most.saving.p50_micro <= 0:
-        return f"{paid}, and at no slack would Spotline have cost less in half of the futures."
-    return (
-        f"{paid}, and at {factor(most.slack_ppm)} times the time, the most that was asked, "
-        f"{money(most.saving.p10_micro)} to {money(most.saving.p90_micro)} would be saved: that "
-        "cannot be told from 0."
-    )
-
-
-def factor(slack_ppm: int) -> str:
-    """A slack as people write it."""
-    return f"{slack_ppm / PPM:.1f}" if slack_ppm % (PPM // 10) == 0 else f"{slack_ppm / PPM:g}"
-
-
-def money(micro: int) -> str:
-    """An amount without its currency."""
-    return f"{micro / 1e6:,.2f}"
-
-
-def _listed(names: list[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
