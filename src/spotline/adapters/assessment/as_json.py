@@ -74,6 +74,7 @@ def _spread(spread: MoneySpread) -> dict[str, int]:
         "p10_micro": spread.p10_micro,
         "p50_micro": spread.p50_micro,
         "p90_micro": spread.p90_micro,
+        "mean_micro": spread.mean_micro,
     }
 
 

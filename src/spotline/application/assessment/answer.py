@@ -16,11 +16,12 @@ from spotline.domain.assessment.facts import RebuiltBill
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoneySpread:
-    """Of all futures: the sum that one in ten stays below, that half do, and that nine in ten do."""
+    """Of all futures: the sum that one in ten stays below, that half do, nine in ten do; the mean."""
 
     p10_micro: int
     p50_micro: int
     p90_micro: int
+    mean_micro: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -120,10 +120,10 @@ class _Drawn:
             chains, cells = chains_of(assumed), self.calendar.cells
             which = chains.in_future(_LADDER_FUTURES)
             seed = f"{self._assumptions.seed}\x1fladder"
-            parts = [np.zeros((1, cells), dtype=np.bool_)]
-            parts += [spot_paths(chains.scaled(share)[which], cells, seed) for share in LADDER]
-            parts.append(np.ones((1, cells), dtype=np.bool_))
-            self._of_ladder[assumed] = np.concatenate(parts)
+            ruled = np.concatenate([chains.scaled(share)[which] for share in LADDER])
+            none, always = (np.full((1, cells), there) for there in (False, True))
+            paths = (none, spot_paths(ruled, cells, seed, len(LADDER)), always)
+            self._of_ladder[assumed] = np.concatenate(paths)
         return self._of_ladder[assumed]
 
 
@@ -226,7 +226,8 @@ def _answer(slack_ppm: int, sums: _Sums, plain: _Plain, planned: _Planned) -> Sl
 
 def _spread(totals: FloatArray) -> MoneySpread:
     p10, p50, p90 = (round(float(value)) for value in np.quantile(totals, _QUANTILES))
-    return MoneySpread(p10_micro=p10, p50_micro=p50, p90_micro=p90)
+    mean = round(float(totals.mean()))
+    return MoneySpread(p10_micro=p10, p50_micro=p50, p90_micro=p90, mean_micro=mean)
 
 
 def break_even(curve: FloatArray, line_micro: int) -> BreakEven:

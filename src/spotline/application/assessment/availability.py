@@ -112,10 +112,11 @@ def planning_law(assumed: AssumedSpot, slot_s: int, price_ppm: int) -> MarketLaw
     )
 
 
-def spot_paths(matrices: FloatArray, cells: int, seed: str) -> BoolArray:
+def spot_paths(matrices: FloatArray, cells: int, seed: str, groups: int = 1) -> BoolArray:
     """Whether spot is there, cell by cell, each path by a chain of its own; shape (paths, cells).
 
-    Equal arguments give equal paths; a longer calendar begins with the shorter one.
+    Equal arguments give equal paths; a longer calendar begins with the shorter one. The paths are of
+    so many `groups` of equal size, one after the other; all groups meet the same numbers.
     """
     digest = hashlib.sha256(seed.encode()).digest()
     rng = np.random.Generator(np.random.PCG64(int.from_bytes(digest[:8], "big")))
@@ -123,12 +124,13 @@ def spot_paths(matrices: FloatArray, cells: int, seed: str) -> BoolArray:
     reached = matrices.cumsum(axis=2)
     begin = np.stack([_long_run(matrix) for matrix in matrices]).cumsum(axis=1)
     last, at = matrices.shape[1] - 1, np.arange(paths)
-    state = np.minimum((rng.random(paths)[:, None] >= begin).sum(axis=1), last)
+    drawn = np.tile(rng.random(paths // groups), groups)
+    state = np.minimum(np.sum(drawn[:, None] >= begin, axis=1), last)
     there = np.empty((cells, paths), dtype=np.bool_)
     for cell in range(cells):
         there[cell] = state >= AGES
-        drawn = rng.random(paths)[:, None]
-        state = np.minimum((drawn >= reached[at, state]).sum(axis=1), last)
+        drawn = np.tile(rng.random(paths // groups), groups)
+        state = np.minimum(np.sum(drawn[:, None] >= reached[at, state], axis=1), last)
     return np.ascontiguousarray(there.T)
 
 
@@ -171,7 +173,8 @@ def _long_run(matrix: FloatArray) -> FloatArray:
     for _ in range(_SETTLED):
         power = power @ power
     met: FloatArray = power.mean(axis=0)
-    return met / met.sum()
+    met /= met.sum()
+    return met
 
 
 def _share(matrix: FloatArray) -> float:

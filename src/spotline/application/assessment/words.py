@@ -41,9 +41,9 @@ def _why_nothing(told: Assessment) -> str:
     if most.saving.p50_micro <= 0:
         return f"{paid}, and at no slack would Spotline have cost less in half of the futures."
     return (
-        f"{paid}, and at {factor(most.slack_ppm)} times the time, the most that was asked, "
-        f"{money(most.saving.p10_micro)} to {money(most.saving.p90_micro)} would have been saved: that "
-        "cannot be told from 0."
+        f"{paid}, and at best, with {factor(most.slack_ppm)} times the time, "
+        f"{money(most.saving.p10_micro)} to {money(most.saving.p90_micro)} would have been saved: "
+        "that cannot be told from 0."
     )
 
 
