@@ -15,9 +15,9 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from spotline.adapters.bills.cells import Carry, Wrong, amount, tags, time_s, whole_micro
 from spotline.adapters.bills.machines import gpus_of, type_in
 from spotline.adapters.market.instance_types import aws_region
+from spotline.adapters.table_cells import Carry, Wrong, amount, tags, time_s, whole_micro
 from spotline.domain.assessment.facts import Machine, Purchase
 from spotline.domain.assessment.lines import BillLine, LineKind, Tags
 from spotline.domain.units import S_PER_HOUR

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-from spotline.adapters.bills.cells import Carry, Wrong, amount, json_cell, tags, time_s, whole_micro
 from spotline.adapters.bills.machines import gpus_of, type_in
+from spotline.adapters.table_cells import Carry, Wrong, amount, json_cell, tags, time_s, whole_micro
 from spotline.domain.assessment.facts import Machine, Purchase
 from spotline.domain.assessment.lines import BillLine, LineKind
 from spotline.domain.units import S_PER_HOUR

@@ -16,8 +16,8 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from spotline.adapters.bills.cells import Carry, Wrong, amount, json_cell, tags, time_s, whole_micro
 from spotline.adapters.bills.machines import gpus_of
+from spotline.adapters.table_cells import Carry, Wrong, amount, json_cell, tags, time_s, whole_micro
 from spotline.domain.assessment.facts import Machine, Purchase
 from spotline.domain.assessment.lines import BillLine, LineKind
 

@@ -8,7 +8,6 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Protocol
 
-from spotline.adapters.bills.cells import Wrong
 from spotline.adapters.bills.cur import REQUIRED as CUR_REQUIRED
 from spotline.adapters.bills.cur import REQUIRED_2 as CUR_2_REQUIRED
 from spotline.adapters.bills.cur import CurReader
@@ -18,6 +17,7 @@ from spotline.adapters.bills.gcp import REQUIRED as GCP_REQUIRED
 from spotline.adapters.bills.gcp import GcpReader
 from spotline.adapters.bills.table import Table
 from spotline.adapters.market.parse import names as listed
+from spotline.adapters.table_cells import Wrong
 from spotline.contracts.errors import ContractError
 from spotline.domain.assessment.clock import may_go_back
 from spotline.domain.assessment.lines import BillLine, LineKind, Reading

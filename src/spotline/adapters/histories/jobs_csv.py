@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 
-from spotline.adapters.bills.cells import Wrong, amount, time_s
+from spotline.adapters.table_cells import Wrong, amount, time_s
 from spotline.domain.assessment.lines import HistoryJob
 
 REQUIRED = ("job_id", "begin")

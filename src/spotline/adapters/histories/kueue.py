@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from spotline.adapters.bills.cells import Wrong, amount, time_s
+from spotline.adapters.table_cells import Wrong, amount, time_s
 from spotline.domain.assessment.lines import HistoryJob
 
 _GPU_NAMES = ("nvidia.com/gpu", "amd.com/gpu")

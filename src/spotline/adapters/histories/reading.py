@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from spotline.adapters.bills.cells import Wrong
 from spotline.adapters.histories.jobs_csv import jobs_of_csv
 from spotline.adapters.histories.kueue import jobs_of_kueue
 from spotline.adapters.histories.skypilot import jobs_of_skypilot
 from spotline.adapters.histories.slurm import jobs_of_slurm
 from spotline.adapters.market.parse import json_value, read_text, shown
+from spotline.adapters.table_cells import Wrong
 from spotline.contracts.errors import ContractError
 from spotline.domain.assessment.lines import HistoryJob
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
-from spotline.adapters.bills.cells import Wrong, amount
+from spotline.adapters.table_cells import Wrong, amount
 from spotline.domain.assessment.lines import HistoryJob
 
 _NODES = re.compile(r"\s*(\d{1,5})x")

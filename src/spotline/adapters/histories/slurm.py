@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from spotline.adapters.bills.cells import Wrong, amount, time_s
+from spotline.adapters.table_cells import Wrong, amount, time_s
 from spotline.domain.assessment.lines import HistoryJob
 
 _REQUIRED = ("JobID", "Start", "End")

@@ -96,7 +96,7 @@ class _Index:
         if name:
             # A cluster is named after its job, with a mark of the cloud's behind.
             shorter = name.rpartition("-")[0]
-            known = self._by_name.get(name) or self._by_name.get(shorter, ())
+            known = self._by_name.get(name) or self._by_name.get(shorter) or []
             return self._latest(known, run)
         return self._by_time(run)
 

@@ -1,4 +1,4 @@
-"""Cells of a bill as values, with what is wrong said by file, row and column."""
+"""Cells of tables from elsewhere as values, with what is wrong said by file, row and column."""
 
 from __future__ import annotations
 
