@@ -54,6 +54,11 @@ _GIVEN = ("PROMOTION", "FREE_TIER", "SUBSCRIPTION_BENEFIT")
 _GOOGLE = ("", "Google", "Google LLC", "Google Cloud")
 
 
+# Memory is in byte-seconds: a terabyte over a month is 10^18.
+_MOST_USED = Decimal(10) ** 24
+_MOST_S = Decimal(10) ** 12
+
+
 class _Row(NamedTuple):
     """The cells of `REQUIRED` and `OPTIONAL`, by name."""
 
@@ -145,9 +150,7 @@ class GcpReader:
         for kind, money in credits:
             yield self._credited(kind, money, line)
         if covered > 0 and cost > 0:
-            self._cover(
-                row, line, amount(row.usage, self.columns[7]) * min(Decimal(1), covered / cost)
-            )
+            self._cover(row, line, self._used(row) * min(Decimal(1), covered / cost))
 
     def finish(self) -> Iterator[BillLine]:
         """The fees of commitments: on what they covered, and what of them nothing used."""
@@ -178,7 +181,7 @@ class GcpReader:
     def _fee(self, row: _Row, line: BillLine, cost: Decimal) -> BillLine:
         held = self._of_class(row, line.currency)
         held.fee += cost
-        held.committed += amount(row.usage, self.columns[7])
+        held.committed += self._used(row)
         held.last = line
         return line._replace(trap="commitment_purchase", noted_micro=whole_micro(cost))
 
@@ -207,6 +210,9 @@ class GcpReader:
             list_micro=0,
         )
 
+    def _used(self, row: _Row) -> Decimal:
+        return amount(row.usage, self.columns[7], _MOST_USED)
+
     # --- kinds of lines -------------------------------------------------------------------------
 
     def _classified(self, row: _Row, line: BillLine, *, committed: bool) -> BillLine:
@@ -224,18 +230,21 @@ class GcpReader:
         if "support" in str(row.service or "").lower():
             return line._replace(trap="support")
         if row.service != "Compute Engine" or not (_MACHINE.search(sku) or _GPU.search(sku)):
-            return line._replace(trap="other_service")
+            # Rows that only carry a credit have no money of their own.
+            return line._replace(trap="other_service" if line.micro else "")
         return self._timed(row, line, committed=committed)
 
     def _timed(self, row: _Row, line: BillLine, *, committed: bool) -> BillLine:
         sku = str(row.sku or "")
         spec = dict(tags(row.system_labels, self.columns[11])).get(_SPEC, "")
-        used = amount(row.usage, self.columns[7])
+        used = self._used(row)
         gpus, used_s = gpus_of(spec), None
         if _GPU.search(sku):
             window_s = max(1, line.end_s - line.begin_s)
             # A machine to which GPUs were attached: as many as its use takes for the window.
-            gpus = gpus or max(1, -int(-used // window_s))
+            gpus = gpus or min(16, max(1, -int(-used // window_s)))
+            if row.unit == "seconds" and not 0 <= used <= _MOST_S:
+                raise Wrong(self.columns[7], f"seconds from 0 to {_MOST_S:,}", row.usage)
             used_s = round(used / gpus) if row.unit == "seconds" else None
         machine = _machine_at(str(row.region or ""), str(row.zone or ""), spec, gpus)
         if used_s == 0 or line.begin_s == line.end_s:
