@@ -7,6 +7,7 @@ from pathlib import Path
 from spotline.adapters.bills.machines import has_gpus
 from spotline.adapters.bills.prices import known_list_prices, read_spot_prices
 from spotline.adapters.bills.reading import BillFile
+from spotline.adapters.histories.reading import read_history
 from spotline.domain.assessment.facts import RebuiltBill
 from spotline.domain.assessment.rebuild import BillFold
 
@@ -31,7 +32,10 @@ def read_assessed(bill: Path, *, jobs: Path | None, prices: Path | None) -> Rebu
     """
     file = BillFile(bill)
     series = () if prices is None else read_spot_prices(prices)
+    history = () if jobs is None else read_history(jobs)
     fold = BillFold(has_gpus, known_list_prices())
     for line in file.lines():
         fold.take(line)
-    return fold.rebuilt(source=f"{bill.name}: {file.kind}", reading=file.reading, prices=series)
+    return fold.rebuilt(
+        source=f"{bill.name}: {file.kind}", reading=file.reading, history=history, prices=series
+    )

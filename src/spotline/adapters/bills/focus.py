@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-from spotline.adapters.bills.cells import Carry, Wrong, amount, json_cell, tags, time_s, whole_micro
 from spotline.adapters.bills.machines import gpus_of, type_in
+from spotline.adapters.table_cells import Carry, Wrong, amount, json_cell, tags, time_s, whole_micro
 from spotline.domain.assessment.facts import Machine, Purchase
 from spotline.domain.assessment.lines import BillLine, LineKind
 from spotline.domain.units import S_PER_HOUR
@@ -117,13 +117,15 @@ class _Row(NamedTuple):
 class FocusReader:
     """Turns rows into lines."""
 
-    kind = "FOCUS"
-    columns = COLUMNS
-    unmarked: Sequence[int] = ()
-
-    def __init__(self) -> None:
+    def __init__(self, names: Sequence[str]) -> None:
+        del names
+        self.columns: Sequence[str] = COLUMNS
         self._carry = Carry()
         self.naive = False
+
+    def finish(self) -> Iterator[BillLine]:
+        """What only the whole bill tells: nothing here."""
+        return iter(())
 
     def may_repeat(self, cells: tuple[Any, ...]) -> bool:
         """Whether the same row again is the same charge: it names a resource or comes once anyway."""

@@ -8,11 +8,16 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Protocol
 
-from spotline.adapters.bills.cells import Wrong
+from spotline.adapters.bills.cur import REQUIRED as CUR_REQUIRED
+from spotline.adapters.bills.cur import REQUIRED_2 as CUR_2_REQUIRED
+from spotline.adapters.bills.cur import CurReader
 from spotline.adapters.bills.focus import REQUIRED as FOCUS_REQUIRED
 from spotline.adapters.bills.focus import FocusReader
+from spotline.adapters.bills.gcp import REQUIRED as GCP_REQUIRED
+from spotline.adapters.bills.gcp import GcpReader
 from spotline.adapters.bills.table import Table
 from spotline.adapters.market.parse import names as listed
+from spotline.adapters.table_cells import Wrong
 from spotline.contracts.errors import ContractError
 from spotline.domain.assessment.clock import may_go_back
 from spotline.domain.assessment.lines import BillLine, LineKind, Reading
@@ -23,21 +28,22 @@ _MARK_BYTES = 12
 class LineReader(Protocol):
     """Turns the rows of one kind of export into lines."""
 
-    kind: str
-    columns: Sequence[str]
-    """The columns it reads; a row's cells come in their order."""
+    @property
+    def columns(self) -> Sequence[str]:
+        """The columns it reads; a row's cells come in their order."""
 
-    unmarked: Sequence[int]
-    """Places of columns that differ between deliveries of the same row."""
-
-    naive: bool
-    """Whether the times of the last row named no zone."""
+    @property
+    def naive(self) -> bool:
+        """Whether the times of the last row named no zone."""
 
     def may_repeat(self, cells: tuple[Any, ...]) -> bool:
         """Whether a row like this that comes again is the same charge, not another one alike."""
 
     def lines(self, number: int, cells: tuple[Any, ...]) -> Iterator[BillLine]:
-        """The lines of a row; raises `Wrong`."""
+        """The lines of a row, at least one; raises `Wrong`."""
+
+    def finish(self) -> Iterator[BillLine]:
+        """What only the whole bill tells, after all rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +60,17 @@ class _Kind:
         return f"{self.name}: {listed(self.required)}"
 
 
-KINDS = (_Kind(name="FOCUS", required=FOCUS_REQUIRED, reader=lambda _: FocusReader()),)
+KINDS = (
+    _Kind(name="FOCUS", required=FOCUS_REQUIRED, reader=FocusReader),
+    _Kind(name="AWS Cost and Usage Report", required=CUR_REQUIRED, reader=CurReader),
+    _Kind(name="AWS CUR 2.0", required=CUR_2_REQUIRED, reader=CurReader),
+    _Kind(name="Google Cloud billing export", required=GCP_REQUIRED, reader=GcpReader),
+    _Kind(
+        name="Google Cloud billing export, flattened with underscores",
+        required=[name.replace(".", "_") for name in GCP_REQUIRED],
+        reader=GcpReader,
+    ),
+)
 
 
 @dataclass(slots=True)
@@ -66,10 +82,9 @@ class _Repeats:
     micro: dict[str, int] = field(default_factory=dict)
     of_night: list[BillLine] = field(default_factory=list)
 
-    def seen(self, reader: LineReader, cells: tuple[Any, ...]) -> bool:
+    def seen(self, cells: tuple[Any, ...]) -> bool:
         """Whether a row is the same as one before; notes it."""
-        kept = [cell for at, cell in enumerate(cells) if at not in reader.unmarked]
-        mark = blake2b(repr(kept).encode(), digest_size=_MARK_BYTES).digest()
+        mark = blake2b(repr(cells).encode(), digest_size=_MARK_BYTES).digest()
         if mark in self.marks:
             return True
         self.marks.add(mark)
@@ -143,7 +158,7 @@ class BillFile:
         for number, cells in self._table.rows(reader.columns):
             self._rows += 1
             try:
-                if reader.may_repeat(cells) and self._repeats.seen(reader, cells):
+                if reader.may_repeat(cells) and self._repeats.seen(cells):
                     self._repeats.note(aside, list(aside.lines(number, cells)))
                     continue
                 yield from reader.lines(number, cells)
@@ -151,6 +166,7 @@ class BillFile:
                 raise error.at(self._table.path, number) from error
             self._naive += reader.naive
         yield from self._repeats.of_clock()
+        yield from reader.finish()
         if not self._rows:
             raise ContractError(str(self._table.path), "expected rows, found none but the header")
 

@@ -53,18 +53,18 @@ def matched(
             found.add("shared_node", 1, run.paid_micro)
         for job, piece in zip(jobs, _split(run, [history[job] for job in jobs]), strict=True):
             pieces.setdefault(job, []).append(piece)
-    for number, job in enumerate(history):
+    for number, remembered in enumerate(history):
         if number not in pieces:
             found.add("unmatched_history", 1, 0)
             continue
         result.groups.append(
             Group(
-                job_id=job.job_id,
-                owner=job.owner,
+                job_id=remembered.job_id,
+                owner=remembered.owner,
                 rebuilt_by=Rebuilding.HISTORY,
                 runs=pieces[number],
-                instances=job.instances,
-                restarts=job.restarts,
+                instances=remembered.instances,
+                restarts=remembered.restarts,
                 names={mark_of(run.tags, JOB_TAGS) for run in pieces[number]} - {""},
             )
         )
@@ -94,7 +94,10 @@ class _Index:
                 return there
         name = mark_of(run.tags, JOB_TAGS)
         if name:
-            return self._latest(self._by_name.get(name, ()), run)
+            # A cluster is named after its job, with a mark of the cloud's behind.
+            shorter = name.rpartition("-")[0]
+            known = self._by_name.get(name) or self._by_name.get(shorter) or []
+            return self._latest(known, run)
         return self._by_time(run)
 
     def _latest(self, jobs: Sequence[int], run: InstanceRun) -> list[int]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from spotline.domain.assessment.clock import ClockChange
 from spotline.domain.assessment.facts import InstanceRun, Machine, Purchase
@@ -94,7 +95,7 @@ class RunLedger:
             yield resource, used.machine, list(_windows(lines, names))
 
     def runs(
-        self, changes: Sequence[ClockChange], split_by: Sequence[str]
+        self, changes: Sequence[ClockChange], split_by: tuple[str, ...]
     ) -> Iterator[InstanceRun]:
         """The runs of all resources, in order of resource and time.
 
@@ -145,14 +146,14 @@ def _window(lines: Sequence[tuple[int, ...]], names: Sequence[Tags]) -> Window:
     for line in lines:
         # Where no line says for how long, the window is all that is known.
         used = line[2] if timed else end_s - begin_s
+        # Memory and cores have a price and no time: theirs belongs to the machine's.
+        listed += line[4]
         if used <= 0:
             continue
         purchase = _PURCHASES[line[5]]
         seconds[purchase] = seconds.get(purchase, 0) + used
         used_s += used
-        if line[4] > 0:
-            listed_s += used
-            listed += line[4]
+        listed_s += used if line[4] > 0 else 0
     if not timed:
         used_s = min(used_s, end_s - begin_s)
     tagged = max((line[6] for line in lines), key=lambda code: len(names[code]))
@@ -168,7 +169,7 @@ def _window(lines: Sequence[tuple[int, ...]], names: Sequence[Tags]) -> Window:
     )
 
 
-def _together(windows: Sequence[Window], split_by: Sequence[str]) -> Iterator[list[Window]]:
+def _together(windows: Sequence[Window], split_by: tuple[str, ...]) -> Iterator[list[Window]]:
     """Windows that follow each other closely and belong to one job, as far as tags say."""
     held: list[Window] = []
     marked = ""
@@ -184,12 +185,14 @@ def _together(windows: Sequence[Window], split_by: Sequence[str]) -> Iterator[li
         yield held
 
 
-def mark_of(tags: Tags, keys: Sequence[str]) -> str:
+@lru_cache(maxsize=100_000)
+def mark_of(tags: Tags, keys: tuple[str, ...]) -> str:
     """The value of the first of `keys` that is among the tags; "" for none."""
     named = {plain_key(key): value for key, value in tags}
     return next((named[key] for key in keys if named.get(key)), "")
 
 
+@lru_cache(maxsize=10_000)
 def plain_key(key: str) -> str:
     """A tag's key in the form in which exports do not differ: `user:Job_Name` is `job-name`."""
     text = key.lower()

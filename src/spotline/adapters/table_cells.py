@@ -1,4 +1,4 @@
-"""Cells of a bill as values, with what is wrong said by file, row and column."""
+"""Cells of tables from elsewhere as values, with what is wrong said by file, row and column."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class Wrong(ValueError):
         )
 
 
-def amount(value: Any, column: str) -> Decimal:
-    """A decimal; 0 where the cell is empty."""
+def amount(value: Any, column: str, most: Decimal = _MOST_UNITS) -> Decimal:
+    """A decimal of at most `most`, either side of 0; 0 where the cell is empty."""
     if value is None or value == "":
         return Decimal(0)
     try:
@@ -45,8 +45,8 @@ def amount(value: Any, column: str) -> Decimal:
         found = Decimal(value if isinstance(value, str | int | Decimal) else str(value))
     except InvalidOperation as error:
         raise Wrong(column, "a decimal number such as 12.345", value) from error
-    if not found.is_finite() or abs(found) > _MOST_UNITS:
-        raise Wrong(column, f"a finite number of at most {_MOST_UNITS:,}", value)
+    if not found.is_finite() or abs(found) > most:
+        raise Wrong(column, f"a finite number of at most {most:,}", value)
     return found
 
 
