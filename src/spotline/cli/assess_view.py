@@ -18,9 +18,9 @@ from spotline.domain.units import NS_PER_S, utc_iso
 _COLUMNS = (
     Column("may take", Kind.WORD),
     *number_columns("Spotline", rank=0)[:1],
-    Column("one in ten to nine in ten", Kind.WORD, 2),
+    Column("p10 to p90", Kind.WORD, 2),
     Column("saved", Kind.NUMBER, 0),
-    Column("at least, nine in ten", Kind.NUMBER, 1),
+    Column("saved, p10", Kind.NUMBER, 1),
     Column("as cheap as paid with spot", Kind.WORD, 3),
     Column("late on plain spot", Kind.NUMBER, 4),
 )
@@ -34,7 +34,8 @@ def print_assessment(told: Assessment, page: Path | None) -> None:
     print_line()
     begin, end = (utc_iso(at * NS_PER_S)[:10] for at in (bill.begin_s, bill.end_s))
     print_line(
-        f"{bill.source}, {begin} to {end}: {len(told.jobs):,} jobs, amounts in {bill.currency}"
+        f"{bill.source}, {begin} to {end}: {len(told.jobs):,} jobs, amounts in {bill.currency}; "
+        "of futures: the middle one, and p10 to p90"
     )
     if told.jobs:
         print_line()
@@ -54,7 +55,7 @@ def _lines(told: Assessment) -> list[tuple[str, str]]:
         ("on demand", f"{money(told.on_demand_micro)}, all of it at list prices"),
         (
             "plain spot",
-            f"{money(plain.p50_micro)} ({_range(plain)}), relaunched as soon as spot is there, "
+            f"{money(plain.p50_micro)} (p10 to p90: {_range(plain)}), relaunched as soon as spot is there, "
             "deadlines disregarded",
         ),
     ]

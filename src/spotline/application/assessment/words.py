@@ -27,7 +27,7 @@ def verdict(told: Assessment) -> str:
     share = 100 * best.saving.p50_micro / max(1, told.paid_micro)
     return (
         f"You would have saved {money(best.saving.p50_micro)} of {money(told.paid_micro)} {currency} "
-        f"({share:.0f} %; one in ten and nine in ten: {money(best.saving.p10_micro)} to "
+        f"({share:.0f} %; p10 to p90: {money(best.saving.p10_micro)} to "
         f"{money(best.saving.p90_micro)}), had every job been allowed {factor(best.slack_ppm)} times "
         f"the time that it took{besides}."
     )
@@ -42,7 +42,7 @@ def _why_nothing(told: Assessment) -> str:
         return f"{paid}, and at no slack would Spotline have cost less in half of the futures."
     return (
         f"{paid}, and at best, with {factor(most.slack_ppm)} times the time, "
-        f"{money(most.saving.p10_micro)} to {money(most.saving.p90_micro)} would have been saved: "
+        f"{money(most.saving.p10_micro)} to {money(most.saving.p90_micro)} (p10 to p90) would have been saved: "
         "that cannot be told from 0."
     )
 
@@ -55,6 +55,10 @@ def factor(slack_ppm: int) -> str:
 def money(micro: int) -> str:
     """An amount without its currency."""
     return f"{micro / 1e6:,.2f}"
+
+
+def _jobs(count: int) -> str:
+    return "1 job" if count == 1 else f"{count:,} jobs"
 
 
 def _listed(names: list[str]) -> str:
@@ -79,7 +83,7 @@ def rests_on(told: Assessment) -> list[tuple[str, str]]:
         (
             "futures",
             f"{stated.futures} courses that spot may have taken, seed {stated.seed}; "
-            f"{told.lived:,} of {len(told.jobs):,} jobs were lived through in each"
+            f"{told.lived:,} of {_jobs(len(told.jobs))} lived through in each"
             + ("" if told.lived == len(told.jobs) else ", and stand for others like them"),
         )
     ]
@@ -88,7 +92,7 @@ def rests_on(told: Assessment) -> list[tuple[str, str]]:
         facts.append(
             (
                 "when spot was there",
-                f"no bill says it: for {use.jobs:,} jobs drawn from the {len(shares)} prior laws of "
+                f"no bill says it: for {_jobs(use.jobs)} drawn from the {len(shares)} prior laws of "
                 f"kind {use.kind}, with spot {100 * shares[0] / PPM:.0f} to "
                 f"{100 * shares[-1] / PPM:.0f} % of the time (spotline priors show)",
             )
@@ -98,7 +102,7 @@ def rests_on(told: Assessment) -> list[tuple[str, str]]:
         facts.append(
             (
                 "spot prices",
-                f"of {price.jobs:,} jobs {_PRICES[price.source]}: "
+                f"of {_jobs(price.jobs)} {_PRICES[price.source]}: "
                 f"{100 * price.mean_ppm / PPM:.0f} % of the list price in the mean{held}",
             )
         )
@@ -120,7 +124,7 @@ def rests_on(told: Assessment) -> list[tuple[str, str]]:
         (
             "a gang",
             "is on spot whole or not at all; jobs take nothing from each other; what spot there is "
-            "shows at once",
+            "shows at once; that jobs on this bill did hold spot is not counted for it",
         ),
     ]
     return facts
