@@ -16,8 +16,9 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from spotline.adapters.bills.machines import gpus_of, type_in
+from spotline.adapters.bills.period import period
 from spotline.adapters.market.instance_types import aws_region
-from spotline.adapters.table_cells import Carry, Wrong, amount, tags, time_s, whole_micro
+from spotline.adapters.table_cells import Carry, Wrong, amount, tags, whole_micro
 from spotline.domain.assessment.facts import Machine, Purchase
 from spotline.domain.assessment.lines import BillLine, LineKind, Tags
 from spotline.domain.units import S_PER_HOUR
@@ -125,10 +126,7 @@ class CurReader:
     def lines(self, number: int, cells: tuple[Any, ...]) -> Iterator[BillLine]:
         """The lines of a row; raises `Wrong`."""
         row = _Row(*cells[: len(_Row._fields)])
-        begin_s, _ = time_s(row.begin, self._named[1])
-        end_s, _ = time_s(row.end, self._named[2])
-        if end_s < begin_s:
-            raise Wrong(self._named[2], f"a time not before {self._named[1]}", row.end)
+        begin_s, end_s, self.naive = period(row.begin, row.end, *self._named[1:3])
         currency = str(row.currency or "")
         if not currency:
             raise Wrong(self._named[6], "a currency such as USD", row.currency)

@@ -12,7 +12,8 @@ from decimal import Decimal
 from typing import Any, NamedTuple
 
 from spotline.adapters.bills.machines import gpus_of, type_in
-from spotline.adapters.table_cells import Carry, Wrong, amount, json_cell, tags, time_s, whole_micro
+from spotline.adapters.bills.period import period
+from spotline.adapters.table_cells import Carry, Wrong, amount, json_cell, tags, whole_micro
 from spotline.domain.assessment.facts import Machine, Purchase
 from spotline.domain.assessment.lines import BillLine, LineKind
 from spotline.domain.units import S_PER_HOUR
@@ -135,10 +136,8 @@ class FocusReader:
     def lines(self, number: int, cells: tuple[Any, ...]) -> Iterator[BillLine]:
         """The lines of a row: several of a lot of instances; raises `Wrong`."""
         row = _Row(*cells)
-        begin_s, self.naive = time_s(row.begin, "ChargePeriodStart")
-        end_s, _ = time_s(row.end, "ChargePeriodEnd")
-        if end_s < begin_s:
-            raise Wrong("ChargePeriodEnd", "a time not before ChargePeriodStart", row.end)
+        columns = "ChargePeriodStart", "ChargePeriodEnd"
+        begin_s, end_s, self.naive = period(row.begin, row.end, *columns)
         currency = str(row.currency or "")
         if not currency:
             raise Wrong("BillingCurrency", "a currency such as USD", row.currency)

@@ -17,7 +17,8 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from spotline.adapters.bills.machines import gpus_of
-from spotline.adapters.table_cells import Carry, Wrong, amount, json_cell, tags, time_s, whole_micro
+from spotline.adapters.bills.period import period
+from spotline.adapters.table_cells import Carry, Wrong, amount, json_cell, tags, whole_micro
 from spotline.domain.assessment.facts import Machine, Purchase
 from spotline.domain.assessment.lines import BillLine, LineKind
 
@@ -116,10 +117,7 @@ class GcpReader:
     def lines(self, number: int, cells: tuple[Any, ...]) -> Iterator[BillLine]:
         """The line of a row, and one for each of its credits; raises `Wrong`."""
         row = _Row(*cells)
-        begin_s, self.naive = time_s(row.begin, self.columns[2])
-        end_s, _ = time_s(row.end, self.columns[3])
-        if end_s < begin_s:
-            raise Wrong(self.columns[3], f"a time not before {self.columns[2]}", row.end)
+        begin_s, end_s, self.naive = period(row.begin, row.end, *self.columns[2:4])
         currency = str(row.currency or "")
         if not currency:
             raise Wrong(self.columns[5], "a currency such as USD", row.currency)
