@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from spotline.adapters.bills.machines import gpus_of, type_in
@@ -178,15 +179,25 @@ def _classified(row: _Row, line: BillLine) -> BillLine:
         raise Wrong("ChargeCategory", expected, row.category)
     if "Unused" in (row.commitment_status, row.reservation_status):
         return line._replace(kind=LineKind.UNUSED, trap="unused_commitment")
-    text = f"{row.usage_type or ''} {row.description or ''} {row.meter or ''}"
-    if row.service_category == "Networking" or _TRAFFIC.search(text):
-        return line._replace(kind=LineKind.EGRESS)
-    if row.service_category == "Storage" or _DISK.search(text):
-        return line._replace(kind=LineKind.DISK)
+    kind = _kind_of(row.service_category, row.usage_type, row.description, row.meter)
+    if kind is not LineKind.INSTANCE:
+        return line._replace(kind=kind)
     machine = _machine(row)
     if row.service_category != "Compute" or machine is None:
         return line._replace(trap=_apart(row))
     return _timed(row, line, machine)
+
+
+# A bill has few texts and many rows.
+@lru_cache(maxsize=100_000)
+def _kind_of(category: Any, *texts: Any) -> LineKind:
+    """Traffic, disks, or what may be a machine, by what a line says of itself."""
+    text = " ".join(str(each or "") for each in texts)
+    if category == "Networking" or _TRAFFIC.search(text):
+        return LineKind.EGRESS
+    if category == "Storage" or _DISK.search(text):
+        return LineKind.DISK
+    return LineKind.INSTANCE
 
 
 def _timed(row: _Row, line: BillLine, machine: Machine) -> BillLine:
@@ -245,8 +256,7 @@ def _apart(row: _Row) -> str:
 
 
 def _machine(row: _Row) -> Machine | None:
-    kind = ""
-    gpus = 0
+    kind, gpus = "", 0
     if row.sku_details:
         details = row.sku_details
         if isinstance(details, str):
@@ -254,14 +264,24 @@ def _machine(row: _Row) -> Machine | None:
         found = dict(tags(details, "SkuPriceDetails"))
         kind = found.get("InstanceType", "")
         gpus = int(found["GpuCount"]) if found.get("GpuCount", "").isdigit() else 0
-    for text in (row.usage_type, row.description, row.meter, row.sku):
-        kind = kind or type_in(str(text or ""))
+    kind = kind or _named_in(row.usage_type, row.description, row.meter, row.sku)
     if not kind:
         return None
+    return _machine_at(row.provider or "", row.region or "", row.zone or "", kind, gpus)
+
+
+@lru_cache(maxsize=100_000)
+def _named_in(*texts: Any) -> str:
+    """The first instance type that one of a line's texts names."""
+    return next((kind for text in texts if (kind := type_in(str(text or "")))), "")
+
+
+@lru_cache(maxsize=10_000)
+def _machine_at(provider: str, region: str, zone: str, kind: str, gpus: int) -> Machine:
     return Machine(
-        provider=_provider(str(row.provider or "")),
-        region=str(row.region or ""),
-        zone=str(row.zone or ""),
+        provider=_provider(provider),
+        region=region,
+        zone=zone,
         instance_type=kind,
         gpus=gpus or gpus_of(kind),
     )

@@ -221,13 +221,12 @@ class GcpReader:
             return line._replace(kind=LineKind.CORRECTION, trap="refund")
         if str(row.seller or "") not in _GOOGLE:
             return line._replace(trap="marketplace")
-        if _TRAFFIC.search(sku):
-            return line._replace(kind=LineKind.EGRESS)
-        if _DISK.search(sku):
-            return line._replace(kind=LineKind.DISK)
+        sort = _sort_of(sku)
+        if sort in (LineKind.EGRESS, LineKind.DISK):
+            return line._replace(kind=sort)
         if "support" in str(row.service or "").lower():
             return line._replace(trap="support")
-        if row.service != "Compute Engine" or not (_MACHINE.search(sku) or _GPU.search(sku)):
+        if row.service != "Compute Engine" or sort is not LineKind.INSTANCE:
             # Rows that only carry a credit have no money of their own.
             return line._replace(trap="other_service" if line.micro else "")
         return self._timed(row, line, committed=committed)
@@ -265,6 +264,19 @@ def _machine_at(region: str, zone: str, instance_type: str, gpus: int) -> Machin
     return Machine(provider="gcp", region=region, zone=zone, instance_type=instance_type, gpus=gpus)
 
 
+# A bill has few SKUs and many rows.
+@lru_cache(maxsize=100_000)
+def _sort_of(sku: str) -> LineKind:
+    """What a SKU is of."""
+    if _TRAFFIC.search(sku):
+        return LineKind.EGRESS
+    if _DISK.search(sku):
+        return LineKind.DISK
+    machine = _MACHINE.search(sku) or _GPU.search(sku)
+    return LineKind.INSTANCE if machine else LineKind.APART
+
+
+@lru_cache(maxsize=100_000)
 def _class_of(sku: str) -> str:
     """Which resource a commitment is to: GPUs, memory, cores, or dollars."""
     lowered = sku.lower()
