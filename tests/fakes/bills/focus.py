@@ -5,9 +5,10 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 from tests.fakes.bills.drawn import HOUR_S, Charge
 
@@ -22,12 +23,18 @@ _SERVICES = {
 }
 
 
-def written(path: Path, charges: Iterable[Charge], *, times: str = "%Y-%m-%dT%H:%M:%SZ") -> Path:
-    """Write them to a CSV; `times` without a Z makes a bill whose times name no zone."""
+def written(
+    path: Path, charges: Iterable[Charge], *, local: str = "", whole_hours: bool = False
+) -> Path:
+    """Write them to a CSV.
+
+    `local` makes a bill whose times are those of a zone, without naming it; with `whole_hours` each
+    row ends an hour after it begins, whatever clocks did.
+    """
     with path.open("w", newline="") as file:
         table: csv.DictWriter[str] | None = None
         for charge in charges:
-            row = _row(charge, times)
+            row = _row(charge, _Clock(local, whole_hours))
             if table is None:
                 table = csv.DictWriter(file, row)
                 table.writeheader()
@@ -35,7 +42,7 @@ def written(path: Path, charges: Iterable[Charge], *, times: str = "%Y-%m-%dT%H:
     return path
 
 
-def _row(charge: Charge, times: str) -> dict[str, str]:
+def _row(charge: Charge, clock: _Clock) -> dict[str, str]:
     category, service_category, service = _SERVICES.get(
         charge.what, ("Usage", "Compute", "Amazon Elastic Compute Cloud")
     )
@@ -55,8 +62,8 @@ def _row(charge: Charge, times: str) -> dict[str, str]:
         "ChargeCategory": category,
         "ChargeClass": "",
         "ChargeDescription": f"{usage_type}, {service}",
-        "ChargePeriodEnd": _time(charge.end_s, times),
-        "ChargePeriodStart": _time(charge.begin_s, times),
+        "ChargePeriodEnd": clock.end(charge),
+        "ChargePeriodStart": clock.at(charge.begin_s),
         "CommitmentDiscountId": "arn:aws:savingsplans::1:savingsplan/7" if covered or unused else "",
         "CommitmentDiscountStatus": "Used" if covered else "Unused" if unused else "",
         "CommitmentDiscountType": "Compute Savings Plans" if covered or unused else "",
@@ -76,5 +83,17 @@ def _row(charge: Charge, times: str) -> dict[str, str]:
     }  # fmt: skip
 
 
-def _time(at_s: int, form: str) -> str:
-    return datetime.fromtimestamp(at_s, tz=UTC).strftime(form)
+class _Clock:
+    def __init__(self, local: str, whole_hours: bool) -> None:
+        self._zone = ZoneInfo(local) if local else UTC
+        self._form = "%Y-%m-%dT%H:%M:%S" if local else "%Y-%m-%dT%H:%M:%SZ"
+        self._whole_hours = whole_hours
+
+    def at(self, at_s: int) -> str:
+        return datetime.fromtimestamp(at_s, tz=self._zone).strftime(self._form)
+
+    def end(self, charge: Charge) -> str:
+        if not self._whole_hours:
+            return self.at(charge.end_s)
+        begun = datetime.fromtimestamp(charge.begin_s, tz=self._zone).replace(tzinfo=None)
+        return (begun + timedelta(hours=1)).strftime(self._form)

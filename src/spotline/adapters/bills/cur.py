@@ -16,8 +16,9 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from spotline.adapters.bills.machines import gpus_of, type_in
+from spotline.adapters.bills.period import period
 from spotline.adapters.market.instance_types import aws_region
-from spotline.adapters.table_cells import Carry, Wrong, amount, tags, time_s, whole_micro
+from spotline.adapters.table_cells import Carry, Wrong, amount, tags, whole_micro
 from spotline.domain.assessment.facts import Machine, Purchase
 from spotline.domain.assessment.lines import BillLine, LineKind, Tags
 from spotline.domain.units import S_PER_HOUR
@@ -125,10 +126,7 @@ class CurReader:
     def lines(self, number: int, cells: tuple[Any, ...]) -> Iterator[BillLine]:
         """The lines of a row; raises `Wrong`."""
         row = _Row(*cells[: len(_Row._fields)])
-        begin_s, _ = time_s(row.begin, self._named[1])
-        end_s, _ = time_s(row.end, self._named[2])
-        if end_s < begin_s:
-            raise Wrong(self._named[2], f"a time not before {self._named[1]}", row.end)
+        begin_s, end_s, self.naive = period(row.begin, row.end, *self._named[1:3])
         currency = str(row.currency or "")
         if not currency:
             raise Wrong(self._named[6], "a currency such as USD", row.currency)
@@ -197,16 +195,14 @@ class CurReader:
         usage_type = str(row.usage_type or "")
         if row.entity == "AWS Marketplace":
             return line._replace(trap="marketplace")
-        if _UNUSED.search(usage_type):
-            return line._replace(kind=LineKind.UNUSED, trap="unused_commitment")
-        if _TRAFFIC.search(usage_type):
-            return line._replace(kind=LineKind.EGRESS)
-        if "EBS:" in usage_type:
-            return line._replace(kind=LineKind.DISK)
-        match = _MACHINE.search(usage_type)
-        if match is None:
+        sort, named = _sort_of(usage_type)
+        if sort is LineKind.UNUSED:
+            return line._replace(kind=sort, trap="unused_commitment")
+        if sort is LineKind.APART:
             return line._replace(trap=_apart(row))
-        instance_type = str(row.instance_type or match["type"] or "")
+        if sort is not LineKind.INSTANCE:
+            return line._replace(kind=sort)
+        instance_type = str(row.instance_type or named)
         instance_type = instance_type or type_in(str(row.description or ""))
         machine = _machine(row, instance_type)
         used_s = round(amount(row.usage, self._named[4]) * S_PER_HOUR)
@@ -235,6 +231,20 @@ class CurReader:
     @staticmethod
     def _has(name: str, there: set[str]) -> bool:
         return name in there or snake(name) in there
+
+
+# A bill has few types of use and many rows.
+@lru_cache(maxsize=100_000)
+def _sort_of(usage_type: str) -> tuple[LineKind, str]:
+    """What a type of use is, and the instance type that it names."""
+    if _UNUSED.search(usage_type):
+        return LineKind.UNUSED, ""
+    if _TRAFFIC.search(usage_type):
+        return LineKind.EGRESS, ""
+    if "EBS:" in usage_type:
+        return LineKind.DISK, ""
+    match = _MACHINE.search(usage_type)
+    return (LineKind.APART, "") if match is None else (LineKind.INSTANCE, match["type"] or "")
 
 
 def _tag_key(column: str) -> str:

@@ -9,10 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from spotline.adapters.bills.machines import gpus_of, type_in
-from spotline.adapters.table_cells import Carry, Wrong, amount, json_cell, tags, time_s, whole_micro
+from spotline.adapters.bills.period import period
+from spotline.adapters.table_cells import Carry, Wrong, amount, json_cell, tags, whole_micro
 from spotline.domain.assessment.facts import Machine, Purchase
 from spotline.domain.assessment.lines import BillLine, LineKind
 from spotline.domain.units import S_PER_HOUR
@@ -135,10 +137,8 @@ class FocusReader:
     def lines(self, number: int, cells: tuple[Any, ...]) -> Iterator[BillLine]:
         """The lines of a row: several of a lot of instances; raises `Wrong`."""
         row = _Row(*cells)
-        begin_s, self.naive = time_s(row.begin, "ChargePeriodStart")
-        end_s, _ = time_s(row.end, "ChargePeriodEnd")
-        if end_s < begin_s:
-            raise Wrong("ChargePeriodEnd", "a time not before ChargePeriodStart", row.end)
+        columns = "ChargePeriodStart", "ChargePeriodEnd"
+        begin_s, end_s, self.naive = period(row.begin, row.end, *columns)
         currency = str(row.currency or "")
         if not currency:
             raise Wrong("BillingCurrency", "a currency such as USD", row.currency)
@@ -179,15 +179,25 @@ def _classified(row: _Row, line: BillLine) -> BillLine:
         raise Wrong("ChargeCategory", expected, row.category)
     if "Unused" in (row.commitment_status, row.reservation_status):
         return line._replace(kind=LineKind.UNUSED, trap="unused_commitment")
-    text = f"{row.usage_type or ''} {row.description or ''} {row.meter or ''}"
-    if row.service_category == "Networking" or _TRAFFIC.search(text):
-        return line._replace(kind=LineKind.EGRESS)
-    if row.service_category == "Storage" or _DISK.search(text):
-        return line._replace(kind=LineKind.DISK)
+    kind = _kind_of(row.service_category, row.usage_type, row.description, row.meter)
+    if kind is not LineKind.INSTANCE:
+        return line._replace(kind=kind)
     machine = _machine(row)
     if row.service_category != "Compute" or machine is None:
         return line._replace(trap=_apart(row))
     return _timed(row, line, machine)
+
+
+# A bill has few texts and many rows.
+@lru_cache(maxsize=100_000)
+def _kind_of(category: Any, *texts: Any) -> LineKind:
+    """Traffic, disks, or what may be a machine, by what a line says of itself."""
+    text = " ".join(str(each or "") for each in texts)
+    if category == "Networking" or _TRAFFIC.search(text):
+        return LineKind.EGRESS
+    if category == "Storage" or _DISK.search(text):
+        return LineKind.DISK
+    return LineKind.INSTANCE
 
 
 def _timed(row: _Row, line: BillLine, machine: Machine) -> BillLine:
@@ -246,8 +256,7 @@ def _apart(row: _Row) -> str:
 
 
 def _machine(row: _Row) -> Machine | None:
-    kind = ""
-    gpus = 0
+    kind, gpus = "", 0
     if row.sku_details:
         details = row.sku_details
         if isinstance(details, str):
@@ -255,14 +264,24 @@ def _machine(row: _Row) -> Machine | None:
         found = dict(tags(details, "SkuPriceDetails"))
         kind = found.get("InstanceType", "")
         gpus = int(found["GpuCount"]) if found.get("GpuCount", "").isdigit() else 0
-    for text in (row.usage_type, row.description, row.meter, row.sku):
-        kind = kind or type_in(str(text or ""))
+    kind = kind or _named_in(row.usage_type, row.description, row.meter, row.sku)
     if not kind:
         return None
+    return _machine_at(row.provider or "", row.region or "", row.zone or "", kind, gpus)
+
+
+@lru_cache(maxsize=100_000)
+def _named_in(*texts: Any) -> str:
+    """The first instance type that one of a line's texts names."""
+    return next((kind for text in texts if (kind := type_in(str(text or "")))), "")
+
+
+@lru_cache(maxsize=10_000)
+def _machine_at(provider: str, region: str, zone: str, kind: str, gpus: int) -> Machine:
     return Machine(
-        provider=_provider(str(row.provider or "")),
-        region=str(row.region or ""),
-        zone=str(row.zone or ""),
+        provider=_provider(provider),
+        region=region,
+        zone=zone,
         instance_type=kind,
         gpus=gpus or gpus_of(kind),
     )

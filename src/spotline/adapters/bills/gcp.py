@@ -17,7 +17,8 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from spotline.adapters.bills.machines import gpus_of
-from spotline.adapters.table_cells import Carry, Wrong, amount, json_cell, tags, time_s, whole_micro
+from spotline.adapters.bills.period import period
+from spotline.adapters.table_cells import Carry, Wrong, amount, json_cell, tags, whole_micro
 from spotline.domain.assessment.facts import Machine, Purchase
 from spotline.domain.assessment.lines import BillLine, LineKind
 
@@ -116,10 +117,7 @@ class GcpReader:
     def lines(self, number: int, cells: tuple[Any, ...]) -> Iterator[BillLine]:
         """The line of a row, and one for each of its credits; raises `Wrong`."""
         row = _Row(*cells)
-        begin_s, self.naive = time_s(row.begin, self.columns[2])
-        end_s, _ = time_s(row.end, self.columns[3])
-        if end_s < begin_s:
-            raise Wrong(self.columns[3], f"a time not before {self.columns[2]}", row.end)
+        begin_s, end_s, self.naive = period(row.begin, row.end, *self.columns[2:4])
         currency = str(row.currency or "")
         if not currency:
             raise Wrong(self.columns[5], "a currency such as USD", row.currency)
@@ -223,13 +221,12 @@ class GcpReader:
             return line._replace(kind=LineKind.CORRECTION, trap="refund")
         if str(row.seller or "") not in _GOOGLE:
             return line._replace(trap="marketplace")
-        if _TRAFFIC.search(sku):
-            return line._replace(kind=LineKind.EGRESS)
-        if _DISK.search(sku):
-            return line._replace(kind=LineKind.DISK)
+        sort = _sort_of(sku)
+        if sort in (LineKind.EGRESS, LineKind.DISK):
+            return line._replace(kind=sort)
         if "support" in str(row.service or "").lower():
             return line._replace(trap="support")
-        if row.service != "Compute Engine" or not (_MACHINE.search(sku) or _GPU.search(sku)):
+        if row.service != "Compute Engine" or sort is not LineKind.INSTANCE:
             # Rows that only carry a credit have no money of their own.
             return line._replace(trap="other_service" if line.micro else "")
         return self._timed(row, line, committed=committed)
@@ -267,6 +264,19 @@ def _machine_at(region: str, zone: str, instance_type: str, gpus: int) -> Machin
     return Machine(provider="gcp", region=region, zone=zone, instance_type=instance_type, gpus=gpus)
 
 
+# A bill has few SKUs and many rows.
+@lru_cache(maxsize=100_000)
+def _sort_of(sku: str) -> LineKind:
+    """What a SKU is of."""
+    if _TRAFFIC.search(sku):
+        return LineKind.EGRESS
+    if _DISK.search(sku):
+        return LineKind.DISK
+    machine = _MACHINE.search(sku) or _GPU.search(sku)
+    return LineKind.INSTANCE if machine else LineKind.APART
+
+
+@lru_cache(maxsize=100_000)
 def _class_of(sku: str) -> str:
     """Which resource a commitment is to: GPUs, memory, cores, or dollars."""
     lowered = sku.lower()

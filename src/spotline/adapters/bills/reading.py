@@ -160,6 +160,7 @@ class BillFile:
             try:
                 if reader.may_repeat(cells) and self._repeats.seen(cells):
                     self._repeats.note(aside, list(aside.lines(number, cells)))
+                    self._naive += aside.naive
                     continue
                 yield from reader.lines(number, cells)
             except Wrong as error:

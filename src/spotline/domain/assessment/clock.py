@@ -52,13 +52,17 @@ class ClockChange:
         """Windows on a clock that runs through: later ones are moved by the hour."""
         for window in windows:
             if not self.back:
-                moved = -S_PER_HOUR if window.begin_s > self.hour_s else 0
-                yield _moved(window, moved)
+                yield self._forward(window)
             elif window.begin_s == self.hour_s and window.used_s > window.end_s - window.begin_s:
                 # Both hours in one window: it is twice as long.
                 yield replace(window, end_s=window.end_s + S_PER_HOUR)
             else:
                 yield _moved(window, S_PER_HOUR if window.begin_s > self.hour_s else 0)
+
+    def _forward(self, window: Window) -> Window:
+        if window.begin_s < self.hour_s < window.end_s:
+            return replace(window, end_s=window.end_s - S_PER_HOUR)
+        return _moved(window, -S_PER_HOUR if window.begin_s > self.hour_s else 0)
 
 
 def _moved(window: Window, by_s: int) -> Window:
@@ -71,7 +75,12 @@ def changes_in(windows: Sequence[Window]) -> Iterator[ClockChange]:
     """The clock changes that one resource's windows show, in order."""
     before: Window | None = None
     for window in windows:
-        hour = window.end_s - window.begin_s == S_PER_HOUR
+        length_s = window.end_s - window.begin_s
+        second_s = window.begin_s + S_PER_HOUR
+        if length_s == 2 * S_PER_HOUR and window.used_s == S_PER_HOUR and may_go_forward(second_s):
+            # An hour that begins before the change and ends after it looks like two.
+            yield ClockChange(hour_s=second_s, back=False)
+        hour = length_s == S_PER_HOUR
         if hour and window.used_s > S_PER_HOUR and may_go_back(window.begin_s):
             yield ClockChange(hour_s=window.begin_s, back=True)
         gap = 0 if before is None else window.begin_s - before.end_s
