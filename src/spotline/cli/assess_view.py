@@ -23,6 +23,7 @@ _COLUMNS = (
     Column("saved, p10", Kind.NUMBER, 1),
     Column("as cheap as paid with spot", Kind.WORD, 3),
     Column("late on plain spot", Kind.NUMBER, 4),
+    Column("late as they ran", Kind.NUMBER, 5),
 )
 _MOST_FINDINGS = 12
 
@@ -71,6 +72,7 @@ def _rows(told: Assessment) -> list[tuple[str, ...]]:
             money(answer.saving.p10_micro),
             break_even_words(answer.as_paid),
             f"{answer.late_ppm / 1e4:.0f} %",
+            f"{answer.ran_late_ppm / 1e4:.0f} %",
         )
         for answer in told.answers
     ]

@@ -55,6 +55,7 @@ def as_json(told: Assessment, sources: AssessmentSources) -> dict[str, Any]:
 def _slack(answer: SlackAnswer) -> dict[str, Any]:
     return {
         "slack": answer.slack_ppm / 1e6,
+        "paid": {"late": answer.ran_late_ppm / 1e6},
         "spot_plain": {**_spread(answer.spot_plain), "late": answer.late_ppm / 1e6},
         "spotline": {
             **_spread(answer.spotline),

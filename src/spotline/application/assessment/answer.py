@@ -40,11 +40,13 @@ class BreakEven:
 class SlackAnswer:
     """What all jobs together would have cost, if each might take `slack_ppm` of its work in time.
 
-    `saving` is what was paid less Spotline's line, its p10 the least. `late_ppm` is the share of
-    jobs that plain recovery would have had late, `missed` how many of `lives` Spotline would.
+    `saving` is what was paid less Spotline's line, its p10 the least. `ran_late_ppm` is the share of
+    jobs that took longer than that as they really ran, `late_ppm` what it would have been with plain
+    recovery, `missed` how many of `lives` Spotline would have had late.
     """
 
     slack_ppm: int
+    ran_late_ppm: int
     spot_plain: MoneySpread
     late_ppm: int
     spotline: MoneySpread

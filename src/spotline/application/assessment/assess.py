@@ -40,7 +40,7 @@ IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
 # Time after the last job in which plain recovery may still wait for spot.
-_TAIL_S = 30 * 86_400
+_TAIL_S = 14 * 86_400
 # Shares of time with spot at which break-evens are looked for, between none and always.
 LADDER = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.75, 0.9)
 _LADDER_FUTURES = 12
@@ -59,7 +59,7 @@ def assess(bill: RebuiltBill, assumptions: Assumptions) -> Assessment:
     answers, middles = [], []
     for slack_ppm in assumptions.slacks_ppm:
         lives = _planned(known, slack_ppm, drawn, assumptions)
-        answers.append(_answer(slack_ppm, sums, plain, lives))
+        answers.append(_answer(slack_ppm, known, plain, lives))
         middles.append(np.median(lives.ratio, axis=1) if len(known.lived) else np.zeros(0))
     return Assessment(
         bill=bill,
@@ -205,14 +205,19 @@ class _Sums:
         return found
 
 
-def _answer(slack_ppm: int, sums: _Sums, plain: _Plain, planned: _Planned) -> SlackAnswer:
+def _answer(slack_ppm: int, known: Assessable, plain: _Plain, planned: _Planned) -> SlackAnswer:
+    sums = _Sums.of(known)
     costs = sums.total(planned.ratio)
     futures = planned.ratio.shape[1]
     late = (plain.took > slack_ppm / PPM).mean(axis=1) if len(plain.took) else np.zeros(0)
     curve = sums.total(planned.ladder)
     on_demand = sums.carried + int(sums.on_demand.sum())
+    ran_late = sum(
+        (job.job.end_s - job.job.begin_s) * PPM > job.job.work_s * slack_ppm for job in known.jobs
+    )
     return SlackAnswer(
         slack_ppm=slack_ppm,
+        ran_late_ppm=PPM * ran_late // max(1, len(known.jobs)),
         spot_plain=_spread(sums.total(plain.ratio)),
         late_ppm=round(PPM * float(sums.jobs @ late) / max(1, int(sums.jobs.sum()))),
         spotline=_spread(costs),
