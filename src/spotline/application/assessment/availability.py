@@ -27,7 +27,8 @@ BoolArray = npt.NDArray[np.bool_]
 AGES = len(AGE_STARTS)
 _CLOUDS = ("aws", "azure", "gcp")
 # What is as scarce as the H100s whose counts were published.
-_SCARCE = ("h100", "h200", "b200", "b300", "gb200", "p5", "p6", "a3-", "a4-")
+_SCARCE_GPUS = ("h100", "h200", "b200", "b300")
+_SCARCE_FAMILIES = ("p5", "p6", "a3-", "a4-")
 # From this size on a prior law says no more: all of its whole is needed.
 _MOST_GANG = 8
 _ONE_SPACE = StateSpace(level_starts=(0, 1), age_starts=AGE_STARTS, price_centres_ppm=(PPM // 3,))
@@ -50,7 +51,7 @@ def assumed_spot(machine: Machine, instances: int) -> AssumedSpot:
     if machine.provider.lower() not in _CLOUDS:
         return AssumedSpot("neocloud", gang)
     name = machine.instance_type.lower()
-    if any(name.startswith(mark) or f"_{mark}" in name or mark in name[4:] for mark in _SCARCE):
+    if name.startswith(_SCARCE_FAMILIES) or any(gpu in name for gpu in _SCARCE_GPUS):
         return AssumedSpot("H100 counts", gang)
     return AssumedSpot("cloud single" if gang == 1 else "cloud gang", gang)
 

@@ -26,6 +26,9 @@ _PRICE_STEPS = 20
 _SLOTS = 40
 _LONGEST_SLOT_S = 1800
 _LEAST_WORK_S = 600
+HISTORY_CURRENCY = "USD"
+"""What price histories are in."""
+
 # Where jobs stand for others, how much coarser classes may be, one after the other.
 _COARSER = (1, 2, 4, 8, 16)
 
@@ -102,7 +105,9 @@ def grid_of(work_s: int) -> WorkGrid:
 def assessable(bill: RebuiltBill, calendar: CellCalendar, assumptions: Assumptions) -> Assessable:
     """Lay out the jobs of a bill; of more than `most_lived`, some stand for others like them."""
     listed = _list_prices(bill.jobs)
-    prices = KnownPrices(bill.jobs, bill.prices, calendar, assumptions.spot_share_ppm)
+    # No exchange rate is made up.
+    series = bill.prices if bill.currency == HISTORY_CURRENCY else ()
+    prices = KnownPrices(bill.jobs, series, calendar, assumptions.spot_share_ppm)
     left: dict[str, list[RebuiltJob]] = {}
     found = []
     for job in bill.jobs:

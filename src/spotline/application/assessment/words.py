@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from spotline.application.assessment.answer import Assessment, BreakEven
 from spotline.application.assessment.prices import PriceFrom
+from spotline.application.assessment.standing_in import HISTORY_CURRENCY
 from spotline.domain.units import PPM
 
 _PRICES = {
@@ -104,6 +105,13 @@ def rests_on(told: Assessment) -> list[tuple[str, str]]:
                 "spot prices",
                 f"of {_jobs(price.jobs)} {_PRICES[price.source]}: "
                 f"{100 * price.mean_ppm / PPM:.0f} % of the list price in the mean{held}",
+            )
+        )
+    if told.bill.prices and told.bill.currency != HISTORY_CURRENCY:
+        facts.append(
+            (
+                "price history",
+                f"not used: it is in {HISTORY_CURRENCY}, the bill in {told.bill.currency}",
             )
         )
     facts += [

@@ -10,7 +10,7 @@ import pytest
 from spotline.application.assessment import assess as assessing
 from spotline.application.assessment.assess import LADDER, assess, break_even
 from spotline.application.assessment.assumptions import Assumptions
-from spotline.application.assessment.availability import chains_of, spot_paths
+from spotline.application.assessment.availability import assumed_spot, chains_of, spot_paths
 from spotline.application.assessment.living import planned_lives, tables_for
 from spotline.application.assessment.prices import PriceFrom
 from spotline.application.assessment.standing_in import assessable
@@ -202,6 +202,35 @@ def test_prices_come_from_the_history_then_the_bill_then_a_named_share():
         10_000_000 * PPM // LIST_MICRO,
         12_000_000 * PPM // LIST_MICRO,
     )
+
+
+def test_a_history_in_another_currency_than_the_bill_is_not_used_and_said():
+    bill = replace(
+        rebuilt_bill([rebuilt_job()], prices=(price_history(1_000_000),)), currency="EUR"
+    )
+    told = assess(bill, ONE)
+
+    assert [use.source for use in told.prices] == [PriceFrom.ASSUMED]
+    assert dict(rests_on(told))["price history"] == "not used: it is in USD, the bill in EUR"
+
+
+@pytest.mark.parametrize(
+    ("provider", "instance_type", "instances", "kind"),
+    [
+        ("aws", "p4d.24xlarge", 1, "cloud single"),
+        ("aws", "p4d.24xlarge", 3, "cloud gang"),
+        ("aws", "p5.48xlarge", 1, "H100 counts"),
+        ("gcp", "a3-highgpu-8g", 2, "H100 counts"),
+        ("azure", "Standard_ND96isr_H100_v5", 1, "H100 counts"),
+        ("lambda", "gpu_8x_h100", 1, "neocloud"),
+    ],
+)
+def test_the_kind_of_prior_is_that_of_the_machine(provider, instance_type, instances, kind):
+    machine = replace(P4D, provider=provider, instance_type=instance_type)
+    found = assumed_spot(machine, instances)
+
+    assert (found.kind, found.gang) == (kind, instances)
+    assert len(chains_of(found).names) >= 4
 
 
 def test_of_several_zones_the_one_that_is_cheapest_at_the_begin_is_taken():
