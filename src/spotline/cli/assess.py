@@ -108,7 +108,6 @@ def _assumptions(
     slack: str, *, seed: int, futures: int, launch_s: int, lost_s: int, spot_share: str
 ) -> Assumptions:
     from spotline.application.assessment.assumptions import Assumptions
-    from spotline.domain.units import PPM
 
     default = Assumptions()
     return Assumptions(
@@ -120,7 +119,7 @@ def _assumptions(
         else _millionths("--spot-price-share", spot_share),
         futures=futures,
         most_lived=default.most_lived,
-        seed=seed % (PPM * PPM),
+        seed=seed,
     )
 
 
