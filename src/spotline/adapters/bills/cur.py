@@ -110,7 +110,7 @@ class CurReader:
         known = (*REQUIRED, *OPTIONAL)
         self._named = [name if name in there else snake(name) for name in known]
         self._tags = [name for name in names if name.startswith(_TAG_COLUMNS) and name != _TAG_MAP]
-        self._keys = [_tag_key(name) for name in self._tags]
+        self._keys = tuple(_tag_key(name) for name in self._tags)
         self.columns: Sequence[str] = (*self._named, *self._tags, _TAG_MAP)
         self._plans_told = self._has("savingsPlan/UsedCommitment", there)
         self._fees_told = self._has("reservation/UnusedRecurringFee", there)
@@ -223,14 +223,25 @@ class CurReader:
         )
 
     def _row_tags(self, cells: Sequence[Any]) -> Tags:
-        named = {key: str(cell) for key, cell in zip(self._keys, cells, strict=False) if cell}
-        if cells[-1]:
-            named |= dict(tags(cells[-1], _TAG_MAP))
-        return tuple(sorted(named.items()))
+        mapped = cells[-1]
+        # A map of Parquet comes as a list, which is no key.
+        return _named_tags(
+            self._keys, tuple(cells[:-1]), tuple(mapped) if isinstance(mapped, list) else mapped
+        )
 
     @staticmethod
     def _has(name: str, there: set[str]) -> bool:
         return name in there or snake(name) in there
+
+
+@lru_cache(maxsize=100_000)
+def _named_tags(keys: tuple[str, ...], cells: tuple[Any, ...], mapped: Any) -> Tags:
+    """The tags of columns of their own, and those of a map or its JSON."""
+    named = {key: str(cell) for key, cell in zip(keys, cells, strict=True) if cell}
+    if mapped:
+        listed = list(mapped) if isinstance(mapped, tuple) else mapped
+        named |= dict(tags(listed, _TAG_MAP))
+    return tuple(sorted(named.items()))
 
 
 # A bill has few types of use and many rows.

@@ -67,6 +67,7 @@ _TRAFFIC = re.compile(r"data ?transfer|egress|bandwidth|network.*out|-out-bytes"
 _DISK = re.compile(
     r"EBS:|VolumeUsage|snapshot|persistent disk|managed disk|gp3|GB-month", re.IGNORECASE
 )
+_GPU = re.compile(r"\bGPU\b|\bNvidia\b", re.IGNORECASE)
 _BOUGHT = {
     "Dynamic": Purchase.SPOT,
     "Committed": Purchase.COMMITTED,
@@ -184,7 +185,8 @@ def _classified(row: _Row, line: BillLine) -> BillLine:
         return line._replace(kind=kind)
     machine = _machine(row)
     if row.service_category != "Compute" or machine is None:
-        return line._replace(trap=_apart(row))
+        unknown = row.service_category == "Compute" and _GPU.search(str(row.description or ""))
+        return line._replace(trap="no_resource" if unknown else _apart(row))
     return _timed(row, line, machine)
 
 
@@ -322,6 +324,8 @@ def _own(row: _Row, line: BillLine) -> Iterator[BillLine]:
         yield line._replace(kind=LineKind.CORRECTION, resource=resource, trap=trap, machine=machine)
         return
     listed = whole_micro(amount(row.listed, "ListCost"))
+    covered = row.pricing == "Committed"
+    plan = "savings_plan" if row.commitment else "reserved"
     for index in range(instances):
         yield line._replace(
             kind=LineKind.INSTANCE,
@@ -331,6 +335,7 @@ def _own(row: _Row, line: BillLine) -> Iterator[BillLine]:
             used_s=min(held_s, line.end_s - line.begin_s),
             micro=_part(line.micro, index, instances),
             list_micro=_part(listed, index, instances),
+            trap=plan if covered and not index else "",
         )
 
 

@@ -23,6 +23,7 @@ from spotline.domain.assessment.clock import may_go_back
 from spotline.domain.assessment.lines import BillLine, LineKind, Reading
 
 _MARK_BYTES = 12
+_ENDINGS = (".csv", ".csv.gz", ".parquet")
 
 
 class LineReader(Protocol):
@@ -115,6 +116,11 @@ class _Repeats:
 class BillFile:
     """A bill's lines, once; `reading` says afterwards how it was read.
 
+    Parameters
+    ----------
+    path
+        A file, or a folder with the files of one export.
+
     Raises
     ------
     ContractError
@@ -122,8 +128,13 @@ class BillFile:
     """
 
     def __init__(self, path: Path) -> None:
-        self._table = Table(path)
-        self._kind = _kind_of(self._table)
+        self._tables = [Table(each) for each in _files(path)]
+        self._kind = _kind_of(self._tables[0])
+        for table in self._tables[1:]:
+            if _kind_of(table) is not self._kind:
+                raise ContractError(
+                    str(table.path), f"expected {self.kind} as before, found {_kind_of(table).name}"
+                )
         self._rows = 0
         self._naive = 0
         self._repeats = _Repeats()
@@ -152,10 +163,25 @@ class BillFile:
         ContractError
             A cell cannot be read, or there is no row; names file, row and column.
         """
-        reader = self._kind.reader(self._table.names)
-        # What is not charged must not touch what the other rounds and carries.
-        aside = self._kind.reader(self._table.names)
-        for number, cells in self._table.rows(reader.columns):
+        # What is not charged must not touch what the other rounds and carries, hence two of each.
+        readers: dict[tuple[str, ...], tuple[LineReader, LineReader]] = {}
+        for table in self._tables:
+            if table.names not in readers:
+                readers[table.names] = (
+                    self._kind.reader(table.names),
+                    self._kind.reader(table.names),
+                )
+            yield from self._of_table(table, *readers[table.names])
+        yield from self._repeats.of_clock()
+        for reader, _ in readers.values():
+            yield from reader.finish()
+        if not self._rows:
+            raise ContractError(
+                str(self._tables[0].path), "expected rows, found none but the header"
+            )
+
+    def _of_table(self, table: Table, reader: LineReader, aside: LineReader) -> Iterator[BillLine]:
+        for number, cells in table.rows(reader.columns):
             self._rows += 1
             try:
                 if reader.may_repeat(cells) and self._repeats.seen(cells):
@@ -164,12 +190,21 @@ class BillFile:
                     continue
                 yield from reader.lines(number, cells)
             except Wrong as error:
-                raise error.at(self._table.path, number) from error
+                raise error.at(table.path, number) from error
             self._naive += reader.naive
-        yield from self._repeats.of_clock()
-        yield from reader.finish()
-        if not self._rows:
-            raise ContractError(str(self._table.path), "expected rows, found none but the header")
+
+
+def _files(path: Path) -> Sequence[Path]:
+    """The file, or of a folder the files of an export, wherever in it; in order of their names."""
+    if not path.is_dir():
+        return (path,)
+    found = sorted(each for each in path.rglob("*") if each.name.endswith(_ENDINGS))
+    if not found:
+        raise ContractError(
+            str(path),
+            f"expected a file, or a folder with {', '.join(_ENDINGS)} in it, found neither",
+        )
+    return found
 
 
 def _items(of: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
