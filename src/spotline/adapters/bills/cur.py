@@ -20,7 +20,7 @@ from spotline.adapters.bills.period import period
 from spotline.adapters.market.instance_types import aws_region
 from spotline.adapters.table_cells import Carry, Wrong, amount, tags, whole_micro
 from spotline.domain.assessment.facts import Machine, Purchase
-from spotline.domain.assessment.lines import BillLine, LineKind, Tags
+from spotline.domain.assessment.lines import ExportLine, LineKind, Tags
 from spotline.domain.units import S_PER_HOUR
 
 REQUIRED = (
@@ -119,11 +119,11 @@ class CurReader:
         """Whether the same row again is the same charge: it names a resource or comes once anyway."""
         return bool(cells[5]) or cells[0] != "Usage"
 
-    def finish(self) -> Iterator[BillLine]:
+    def finish(self) -> Iterator[ExportLine]:
         """What only the whole bill tells: nothing here."""
         return iter(())
 
-    def lines(self, number: int, cells: tuple[Any, ...]) -> Iterator[BillLine]:
+    def lines(self, number: int, cells: tuple[Any, ...]) -> Iterator[ExportLine]:
         """The lines of a row; raises `Wrong`."""
         row = _Row(*cells[: len(_Row._fields)])
         begin_s, end_s, self.naive = period(row.begin, row.end, *self._named[1:3])
@@ -131,7 +131,7 @@ class CurReader:
         if not currency:
             raise Wrong(self._named[6], "a currency such as USD", row.currency)
         money, noted = self._money(row)
-        line = BillLine(
+        line = ExportLine(
             row=number,
             kind=LineKind.APART,
             begin_s=begin_s,
@@ -144,7 +144,7 @@ class CurReader:
         line = line._replace(noted_micro=line.micro if noted is None else whole_micro(noted))
         yield from self._of_type(row, line)
 
-    def _of_type(self, row: _Row, line: BillLine) -> Iterator[BillLine]:
+    def _of_type(self, row: _Row, line: ExportLine) -> Iterator[ExportLine]:
         kind = str(row.kind or "")
         if kind in ("Usage", "SavingsPlanCoveredUsage", "DiscountedUsage"):
             yield self._usage(row, line, kind)
@@ -191,7 +191,7 @@ class CurReader:
             return Decimal(0), asked
         return asked, None
 
-    def _usage(self, row: _Row, line: BillLine, kind: str) -> BillLine:
+    def _usage(self, row: _Row, line: ExportLine, kind: str) -> ExportLine:
         usage_type = str(row.usage_type or "")
         if row.entity == "AWS Marketplace":
             return line._replace(trap="marketplace")
