@@ -20,7 +20,7 @@ from spotline.adapters.bills.period import period
 from spotline.adapters.market.instance_types import aws_region
 from spotline.adapters.table_cells import Carry, Wrong, amount, tags, whole_micro
 from spotline.domain.assessment.facts import Machine, Purchase
-from spotline.domain.assessment.lines import BillLine, LineKind, Tags
+from spotline.domain.assessment.lines import ExportLine, LineKind, Tags
 from spotline.domain.units import S_PER_HOUR
 
 REQUIRED = (
@@ -110,7 +110,7 @@ class CurReader:
         known = (*REQUIRED, *OPTIONAL)
         self._named = [name if name in there else snake(name) for name in known]
         self._tags = [name for name in names if name.startswith(_TAG_COLUMNS) and name != _TAG_MAP]
-        self._keys = [_tag_key(name) for name in self._tags]
+        self._keys = tuple(_tag_key(name) for name in self._tags)
         self.columns: Sequence[str] = (*self._named, *self._tags, _TAG_MAP)
         self._plans_told = self._has("savingsPlan/UsedCommitment", there)
         self._fees_told = self._has("reservation/UnusedRecurringFee", there)
@@ -119,11 +119,11 @@ class CurReader:
         """Whether the same row again is the same charge: it names a resource or comes once anyway."""
         return bool(cells[5]) or cells[0] != "Usage"
 
-    def finish(self) -> Iterator[BillLine]:
+    def finish(self) -> Iterator[ExportLine]:
         """What only the whole bill tells: nothing here."""
         return iter(())
 
-    def lines(self, number: int, cells: tuple[Any, ...]) -> Iterator[BillLine]:
+    def lines(self, number: int, cells: tuple[Any, ...]) -> Iterator[ExportLine]:
         """The lines of a row; raises `Wrong`."""
         row = _Row(*cells[: len(_Row._fields)])
         begin_s, end_s, self.naive = period(row.begin, row.end, *self._named[1:3])
@@ -131,7 +131,7 @@ class CurReader:
         if not currency:
             raise Wrong(self._named[6], "a currency such as USD", row.currency)
         money, noted = self._money(row)
-        line = BillLine(
+        line = ExportLine(
             row=number,
             kind=LineKind.APART,
             begin_s=begin_s,
@@ -144,7 +144,7 @@ class CurReader:
         line = line._replace(noted_micro=line.micro if noted is None else whole_micro(noted))
         yield from self._of_type(row, line)
 
-    def _of_type(self, row: _Row, line: BillLine) -> Iterator[BillLine]:
+    def _of_type(self, row: _Row, line: ExportLine) -> Iterator[ExportLine]:
         kind = str(row.kind or "")
         if kind in ("Usage", "SavingsPlanCoveredUsage", "DiscountedUsage"):
             yield self._usage(row, line, kind)
@@ -191,7 +191,7 @@ class CurReader:
             return Decimal(0), asked
         return asked, None
 
-    def _usage(self, row: _Row, line: BillLine, kind: str) -> BillLine:
+    def _usage(self, row: _Row, line: ExportLine, kind: str) -> ExportLine:
         usage_type = str(row.usage_type or "")
         if row.entity == "AWS Marketplace":
             return line._replace(trap="marketplace")
@@ -223,14 +223,25 @@ class CurReader:
         )
 
     def _row_tags(self, cells: Sequence[Any]) -> Tags:
-        named = {key: str(cell) for key, cell in zip(self._keys, cells, strict=False) if cell}
-        if cells[-1]:
-            named |= dict(tags(cells[-1], _TAG_MAP))
-        return tuple(sorted(named.items()))
+        mapped = cells[-1]
+        # A map of Parquet comes as a list, which is no key.
+        return _named_tags(
+            self._keys, tuple(cells[:-1]), tuple(mapped) if isinstance(mapped, list) else mapped
+        )
 
     @staticmethod
     def _has(name: str, there: set[str]) -> bool:
         return name in there or snake(name) in there
+
+
+@lru_cache(maxsize=100_000)
+def _named_tags(keys: tuple[str, ...], cells: tuple[Any, ...], mapped: Any) -> Tags:
+    """The tags of columns of their own, and those of a map or its JSON."""
+    named = {key: str(cell) for key, cell in zip(keys, cells, strict=True) if cell}
+    if mapped:
+        listed = list(mapped) if isinstance(mapped, tuple) else mapped
+        named |= dict(tags(listed, _TAG_MAP))
+    return tuple(sorted(named.items()))
 
 
 # A bill has few types of use and many rows.

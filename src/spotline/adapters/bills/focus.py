@@ -16,7 +16,7 @@ from spotline.adapters.bills.machines import gpus_of, type_in
 from spotline.adapters.bills.period import period
 from spotline.adapters.table_cells import Carry, Wrong, amount, json_cell, tags, whole_micro
 from spotline.domain.assessment.facts import Machine, Purchase
-from spotline.domain.assessment.lines import BillLine, LineKind
+from spotline.domain.assessment.lines import ExportLine, LineKind
 from spotline.domain.units import S_PER_HOUR
 
 REQUIRED = (
@@ -67,6 +67,7 @@ _TRAFFIC = re.compile(r"data ?transfer|egress|bandwidth|network.*out|-out-bytes"
 _DISK = re.compile(
     r"EBS:|VolumeUsage|snapshot|persistent disk|managed disk|gp3|GB-month", re.IGNORECASE
 )
+_GPU = re.compile(r"\bGPU\b|\bNvidia\b", re.IGNORECASE)
 _BOUGHT = {
     "Dynamic": Purchase.SPOT,
     "Committed": Purchase.COMMITTED,
@@ -125,7 +126,7 @@ class FocusReader:
         self._carry = Carry()
         self.naive = False
 
-    def finish(self) -> Iterator[BillLine]:
+    def finish(self) -> Iterator[ExportLine]:
         """What only the whole bill tells: nothing here."""
         return iter(())
 
@@ -134,7 +135,7 @@ class FocusReader:
         row = _Row(*cells)
         return bool(row.resource or row.log_entry) or row.category != "Usage"
 
-    def lines(self, number: int, cells: tuple[Any, ...]) -> Iterator[BillLine]:
+    def lines(self, number: int, cells: tuple[Any, ...]) -> Iterator[ExportLine]:
         """The lines of a row: several of a lot of instances; raises `Wrong`."""
         row = _Row(*cells)
         columns = "ChargePeriodStart", "ChargePeriodEnd"
@@ -142,7 +143,7 @@ class FocusReader:
         currency = str(row.currency or "")
         if not currency:
             raise Wrong("BillingCurrency", "a currency such as USD", row.currency)
-        line = BillLine(
+        line = ExportLine(
             row=number,
             kind=LineKind.APART,
             begin_s=begin_s,
@@ -164,7 +165,7 @@ def _short(resource: str) -> str:
     return resource.rpartition("/")[2] if resource.startswith("arn:") else resource
 
 
-def _classified(row: _Row, line: BillLine) -> BillLine:
+def _classified(row: _Row, line: ExportLine) -> ExportLine:
     """A line of a provider's export."""
     if row.category == "Tax":
         return line._replace(trap="tax")
@@ -184,7 +185,8 @@ def _classified(row: _Row, line: BillLine) -> BillLine:
         return line._replace(kind=kind)
     machine = _machine(row)
     if row.service_category != "Compute" or machine is None:
-        return line._replace(trap=_apart(row))
+        unknown = row.service_category == "Compute" and _GPU.search(str(row.description or ""))
+        return line._replace(trap="no_resource" if unknown else _apart(row))
     return _timed(row, line, machine)
 
 
@@ -200,7 +202,7 @@ def _kind_of(category: Any, *texts: Any) -> LineKind:
     return LineKind.INSTANCE
 
 
-def _timed(row: _Row, line: BillLine, machine: Machine) -> BillLine:
+def _timed(row: _Row, line: ExportLine, machine: Machine) -> ExportLine:
     """A line of machine time; a machine's other costs (memory, licences) have no hours."""
     purchase = _BOUGHT.get(str(row.pricing), Purchase.ON_DEMAND)
     if row.commitment_status == "Used":
@@ -238,7 +240,7 @@ def _used_s(row: _Row) -> int | None:
     return None
 
 
-def _purchase(row: _Row, line: BillLine) -> BillLine:
+def _purchase(row: _Row, line: ExportLine) -> ExportLine:
     if row.commitment or row.reservation:
         # Spread over what uses it; the purchase itself costs nothing effectively.
         billed = whole_micro(amount(row.billed, "BilledCost"))
@@ -306,7 +308,7 @@ def _provider(name: str) -> str:
 # --- Spotline's own ------------------------------------------------------------------------------
 
 
-def _own(row: _Row, line: BillLine) -> Iterator[BillLine]:
+def _own(row: _Row, line: ExportLine) -> Iterator[ExportLine]:
     """A lot, instance by instance: each as if it were a resource of its own."""
     instances = _count(row.instances, "x_Instances", _MOST_INSTANCES)
     held_s = _count(row.held_s, "x_HeldSeconds", 10**9)
@@ -322,6 +324,8 @@ def _own(row: _Row, line: BillLine) -> Iterator[BillLine]:
         yield line._replace(kind=LineKind.CORRECTION, resource=resource, trap=trap, machine=machine)
         return
     listed = whole_micro(amount(row.listed, "ListCost"))
+    covered = row.pricing == "Committed"
+    plan = "savings_plan" if row.commitment else "reserved"
     for index in range(instances):
         yield line._replace(
             kind=LineKind.INSTANCE,
@@ -331,6 +335,7 @@ def _own(row: _Row, line: BillLine) -> Iterator[BillLine]:
             used_s=min(held_s, line.end_s - line.begin_s),
             micro=_part(line.micro, index, instances),
             list_micro=_part(listed, index, instances),
+            trap=plan if covered and not index else "",
         )
 
 

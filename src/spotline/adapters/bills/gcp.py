@@ -20,7 +20,7 @@ from spotline.adapters.bills.machines import gpus_of
 from spotline.adapters.bills.period import period
 from spotline.adapters.table_cells import Carry, Wrong, amount, json_cell, tags, whole_micro
 from spotline.domain.assessment.facts import Machine, Purchase
-from spotline.domain.assessment.lines import BillLine, LineKind
+from spotline.domain.assessment.lines import ExportLine, LineKind
 
 REQUIRED = (
     "service.description",
@@ -91,7 +91,7 @@ class _Commitment:
     committed: Decimal = Decimal(0)
     covered: Decimal = Decimal(0)
     by_resource: dict[str, Decimal] = field(default_factory=dict)
-    last: BillLine | None = None
+    last: ExportLine | None = None
     rows: int = 0
 
 
@@ -107,14 +107,14 @@ class GcpReader:
             name if name in there else name.replace(".", "_") for name in known
         ]
         self._commitments: dict[tuple[str, str], _Commitment] = {}
-        self._lasting: dict[str, BillLine] = {}
+        self._lasting: dict[str, ExportLine] = {}
 
     def may_repeat(self, cells: tuple[Any, ...]) -> bool:
         """Whether the same row again is the same charge: it names a resource or is no usage."""
         row = _Row(*cells)
         return bool(row.global_name or row.name) or row.cost_type not in (None, "", "regular")
 
-    def lines(self, number: int, cells: tuple[Any, ...]) -> Iterator[BillLine]:
+    def lines(self, number: int, cells: tuple[Any, ...]) -> Iterator[ExportLine]:
         """The line of a row, and one for each of its credits; raises `Wrong`."""
         row = _Row(*cells)
         begin_s, end_s, self.naive = period(row.begin, row.end, *self.columns[2:4])
@@ -125,7 +125,7 @@ class GcpReader:
         named = tags(row.labels, self.columns[10])
         if row.name:
             named = tuple(sorted((*named, ("name", str(row.name)))))
-        line = BillLine(
+        line = ExportLine(
             row=number,
             kind=LineKind.APART,
             begin_s=begin_s,
@@ -150,7 +150,7 @@ class GcpReader:
         if covered > 0 and cost > 0:
             self._cover(row, line, self._used(row) * min(Decimal(1), covered / cost))
 
-    def finish(self) -> Iterator[BillLine]:
+    def finish(self) -> Iterator[ExportLine]:
         """The fees of commitments: on what they covered, and what of them nothing used."""
         for key in sorted(self._commitments):
             held = self._commitments[key]
@@ -176,14 +176,14 @@ class GcpReader:
 
     # --- commitments ----------------------------------------------------------------------------
 
-    def _fee(self, row: _Row, line: BillLine, cost: Decimal) -> BillLine:
+    def _fee(self, row: _Row, line: ExportLine, cost: Decimal) -> ExportLine:
         held = self._of_class(row, line.currency)
         held.fee += cost
         held.committed += self._used(row)
         held.last = line
         return line._replace(trap="commitment_purchase", noted_micro=whole_micro(cost))
 
-    def _cover(self, row: _Row, line: BillLine, used: Decimal) -> None:
+    def _cover(self, row: _Row, line: ExportLine, used: Decimal) -> None:
         held = self._of_class(row, line.currency)
         held.covered += used
         held.by_resource[line.resource] = held.by_resource.get(line.resource, Decimal(0)) + used
@@ -195,7 +195,7 @@ class GcpReader:
         key = _class_of(str(row.sku or "")), currency
         return self._commitments.setdefault(key, _Commitment())
 
-    def _credited(self, kind: str, money: Decimal, line: BillLine) -> BillLine:
+    def _credited(self, kind: str, money: Decimal, line: ExportLine) -> ExportLine:
         micro = self._carry.micro(money, line.currency)
         trap = "reserved" if kind in _COMMITTED else "credit" if kind in _GIVEN else "discount"
         beside = line.kind in (LineKind.EGRESS, LineKind.DISK)
@@ -213,7 +213,7 @@ class GcpReader:
 
     # --- kinds of lines -------------------------------------------------------------------------
 
-    def _classified(self, row: _Row, line: BillLine, *, committed: bool) -> BillLine:
+    def _classified(self, row: _Row, line: ExportLine, *, committed: bool) -> ExportLine:
         cost_type, sku = str(row.cost_type or "regular"), str(row.sku or "")
         if cost_type == "tax":
             return line._replace(trap="tax")
@@ -231,7 +231,7 @@ class GcpReader:
             return line._replace(trap="other_service" if line.micro else "")
         return self._timed(row, line, committed=committed)
 
-    def _timed(self, row: _Row, line: BillLine, *, committed: bool) -> BillLine:
+    def _timed(self, row: _Row, line: ExportLine, *, committed: bool) -> ExportLine:
         sku = str(row.sku or "")
         spec = dict(tags(row.system_labels, self.columns[11])).get(_SPEC, "")
         used = self._used(row)

@@ -9,7 +9,7 @@ from spotline.domain.assessment.clock import may_go_back
 from spotline.domain.units import S_PER_HOUR
 
 
-class Period(NamedTuple):
+class RowPeriod(NamedTuple):
     """Seconds since the epoch; `naive`: the row's times name no zone, and are taken as UTC."""
 
     begin_s: int
@@ -17,7 +17,7 @@ class Period(NamedTuple):
     naive: bool
 
 
-def period(begin: Any, end: Any, begin_column: str, end_column: str) -> Period:
+def period(begin: Any, end: Any, begin_column: str, end_column: str) -> RowPeriod:
     """The period of a row; `Wrong` where it ends before it begins.
 
     Local times without a zone may end no later than they began, in the hour in which a clock was set
@@ -29,4 +29,4 @@ def period(begin: Any, end: Any, begin_column: str, end_column: str) -> Period:
         end_s = begin_s + S_PER_HOUR
     if end_s < begin_s:
         raise Wrong(end_column, f"a time not before {begin_column}", end)
-    return Period(begin_s, end_s, naive)
+    return RowPeriod(begin_s, end_s, naive)

@@ -15,14 +15,15 @@ from spotline.adapters.bills.focus import REQUIRED as FOCUS_REQUIRED
 from spotline.adapters.bills.focus import FocusReader
 from spotline.adapters.bills.gcp import REQUIRED as GCP_REQUIRED
 from spotline.adapters.bills.gcp import GcpReader
-from spotline.adapters.bills.table import Table
+from spotline.adapters.bills.table import BillTable
 from spotline.adapters.market.parse import names as listed
 from spotline.adapters.table_cells import Wrong
 from spotline.contracts.errors import ContractError
 from spotline.domain.assessment.clock import may_go_back
-from spotline.domain.assessment.lines import BillLine, LineKind, Reading
+from spotline.domain.assessment.lines import BillReading, ExportLine, LineKind
 
 _MARK_BYTES = 12
+_ENDINGS = (".csv", ".csv.gz", ".parquet")
 
 
 class LineReader(Protocol):
@@ -39,10 +40,10 @@ class LineReader(Protocol):
     def may_repeat(self, cells: tuple[Any, ...]) -> bool:
         """Whether a row like this that comes again is the same charge, not another one alike."""
 
-    def lines(self, number: int, cells: tuple[Any, ...]) -> Iterator[BillLine]:
+    def lines(self, number: int, cells: tuple[Any, ...]) -> Iterator[ExportLine]:
         """The lines of a row, at least one; raises `Wrong`."""
 
-    def finish(self) -> Iterator[BillLine]:
+    def finish(self) -> Iterator[ExportLine]:
         """What only the whole bill tells, after all rows."""
 
 
@@ -80,7 +81,7 @@ class _Repeats:
     marks: set[bytes] = field(default_factory=set)
     rows: dict[str, int] = field(default_factory=dict)
     micro: dict[str, int] = field(default_factory=dict)
-    of_night: list[BillLine] = field(default_factory=list)
+    of_night: list[ExportLine] = field(default_factory=list)
 
     def seen(self, cells: tuple[Any, ...]) -> bool:
         """Whether a row is the same as one before; notes it."""
@@ -90,7 +91,7 @@ class _Repeats:
         self.marks.add(mark)
         return False
 
-    def note(self, reader: LineReader, lines: Sequence[BillLine]) -> None:
+    def note(self, reader: LineReader, lines: Sequence[ExportLine]) -> None:
         """Count a row that stood there before, or keep it where a clock set back explains it."""
         first = lines[0]
         if reader.naive and first.kind is LineKind.INSTANCE and may_go_back(first.begin_s):
@@ -98,7 +99,7 @@ class _Repeats:
             return
         self._count(lines)
 
-    def of_clock(self) -> Sequence[BillLine]:
+    def of_clock(self) -> Sequence[ExportLine]:
         """Rows of an hour that came twice: both are charges, unless the whole file stands twice."""
         if not self.rows:
             return self.of_night
@@ -106,7 +107,7 @@ class _Repeats:
             self._count((line,))
         return ()
 
-    def _count(self, lines: Sequence[BillLine]) -> None:
+    def _count(self, lines: Sequence[ExportLine]) -> None:
         currency = lines[0].currency
         self.rows[currency] = self.rows.get(currency, 0) + 1
         self.micro[currency] = self.micro.get(currency, 0) + sum(line.micro for line in lines)
@@ -115,6 +116,11 @@ class _Repeats:
 class BillFile:
     """A bill's lines, once; `reading` says afterwards how it was read.
 
+    Parameters
+    ----------
+    path
+        A file, or a folder with the files of one export.
+
     Raises
     ------
     ContractError
@@ -122,8 +128,13 @@ class BillFile:
     """
 
     def __init__(self, path: Path) -> None:
-        self._table = Table(path)
-        self._kind = _kind_of(self._table)
+        self._tables = [BillTable(each) for each in _files(path)]
+        self._kind = _kind_of(self._tables[0])
+        for table in self._tables[1:]:
+            if _kind_of(table) is not self._kind:
+                raise ContractError(
+                    str(table.path), f"expected {self.kind} as before, found {_kind_of(table).name}"
+                )
         self._rows = 0
         self._naive = 0
         self._repeats = _Repeats()
@@ -134,9 +145,9 @@ class BillFile:
         return self._kind.name
 
     @property
-    def reading(self) -> Reading:
+    def reading(self) -> BillReading:
         """Of the lines yielded so far."""
-        return Reading(
+        return BillReading(
             kind=self.kind,
             rows=self._rows,
             naive_rows=self._naive,
@@ -144,7 +155,7 @@ class BillFile:
             duplicate_micro=_items(self._repeats.micro),
         )
 
-    def lines(self) -> Iterator[BillLine]:
+    def lines(self) -> Iterator[ExportLine]:
         """The lines; rows that stood there before are left out.
 
         Raises
@@ -152,10 +163,27 @@ class BillFile:
         ContractError
             A cell cannot be read, or there is no row; names file, row and column.
         """
-        reader = self._kind.reader(self._table.names)
-        # What is not charged must not touch what the other rounds and carries.
-        aside = self._kind.reader(self._table.names)
-        for number, cells in self._table.rows(reader.columns):
+        # What is not charged must not touch what the other rounds and carries, hence two of each.
+        readers: dict[tuple[str, ...], tuple[LineReader, LineReader]] = {}
+        for table in self._tables:
+            if table.names not in readers:
+                readers[table.names] = (
+                    self._kind.reader(table.names),
+                    self._kind.reader(table.names),
+                )
+            yield from self._of_table(table, *readers[table.names])
+        yield from self._repeats.of_clock()
+        for reader, _ in readers.values():
+            yield from reader.finish()
+        if not self._rows:
+            raise ContractError(
+                str(self._tables[0].path), "expected rows, found none but the header"
+            )
+
+    def _of_table(
+        self, table: BillTable, reader: LineReader, aside: LineReader
+    ) -> Iterator[ExportLine]:
+        for number, cells in table.rows(reader.columns):
             self._rows += 1
             try:
                 if reader.may_repeat(cells) and self._repeats.seen(cells):
@@ -164,19 +192,28 @@ class BillFile:
                     continue
                 yield from reader.lines(number, cells)
             except Wrong as error:
-                raise error.at(self._table.path, number) from error
+                raise error.at(table.path, number) from error
             self._naive += reader.naive
-        yield from self._repeats.of_clock()
-        yield from reader.finish()
-        if not self._rows:
-            raise ContractError(str(self._table.path), "expected rows, found none but the header")
+
+
+def _files(path: Path) -> Sequence[Path]:
+    """The file, or of a folder the files of an export, wherever in it; in order of their names."""
+    if not path.is_dir():
+        return (path,)
+    found = sorted(each for each in path.rglob("*") if each.name.endswith(_ENDINGS))
+    if not found:
+        raise ContractError(
+            str(path),
+            f"expected a file, or a folder with {', '.join(_ENDINGS)} in it, found neither",
+        )
+    return found
 
 
 def _items(of: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
     return tuple(sorted(of.items()))
 
 
-def _kind_of(table: Table) -> _Kind:
+def _kind_of(table: BillTable) -> _Kind:
     there = set(table.names)
     for kind in KINDS:
         if there.issuperset(kind.required):

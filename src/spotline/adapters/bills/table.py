@@ -31,7 +31,7 @@ Row = tuple[int, tuple[Any, ...]]
 """Its number in the file, the header being 1, and the cells that were asked for; "" or None: empty."""
 
 
-class Table:
+class BillTable:
     """A file of rows under named columns.
 
     Raises

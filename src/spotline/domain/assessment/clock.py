@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from spotline.domain.units import S_PER_HOUR
 
 if TYPE_CHECKING:
-    from spotline.domain.assessment.runs import Window
+    from spotline.domain.assessment.runs import UsedWindow
 
 _SUNDAY = 6
 _NIGHT = range(4)
@@ -48,7 +48,7 @@ class ClockChange:
     hour_s: int
     back: bool
 
-    def straightened(self, windows: Sequence[Window]) -> Iterator[Window]:
+    def straightened(self, windows: Sequence[UsedWindow]) -> Iterator[UsedWindow]:
         """Windows on a clock that runs through: later ones are moved by the hour."""
         for window in windows:
             if not self.back:
@@ -59,21 +59,21 @@ class ClockChange:
             else:
                 yield _moved(window, S_PER_HOUR if window.begin_s > self.hour_s else 0)
 
-    def _forward(self, window: Window) -> Window:
+    def _forward(self, window: UsedWindow) -> UsedWindow:
         if window.begin_s < self.hour_s < window.end_s:
             return replace(window, end_s=window.end_s - S_PER_HOUR)
         return _moved(window, -S_PER_HOUR if window.begin_s > self.hour_s else 0)
 
 
-def _moved(window: Window, by_s: int) -> Window:
+def _moved(window: UsedWindow, by_s: int) -> UsedWindow:
     if not by_s:
         return window
     return replace(window, begin_s=window.begin_s + by_s, end_s=window.end_s + by_s)
 
 
-def changes_in(windows: Sequence[Window]) -> Iterator[ClockChange]:
+def changes_in(windows: Sequence[UsedWindow]) -> Iterator[ClockChange]:
     """The clock changes that one resource's windows show, in order."""
-    before: Window | None = None
+    before: UsedWindow | None = None
     for window in windows:
         length_s = window.end_s - window.begin_s
         second_s = window.begin_s + S_PER_HOUR

@@ -23,7 +23,7 @@ SENTENCES: Mapping[str, str] = MappingProxyType(
         "marketplace": "Sold by others through the provider: counted apart from jobs.",
         "other_service": "Other services: counted apart from jobs.",
         "no_gpu": "Machines without GPUs: counted apart from jobs.",
-        "no_resource": "Machine time with GPUs whose lines name no resource: counted apart, since no run can be rebuilt from it.",
+        "no_resource": "Machine time with GPUs whose lines name no resource or no type of machine: counted apart, since no run can be rebuilt from it.",
         "traffic_apart": "Traffic that no line ties to a job: counted apart from jobs.",
         "disk_apart": "Disks that no tag ties to a job: counted apart from jobs.",
         "correction_apart": "Refunds, credits and discounts that name no machine of a job: counted apart from jobs.",

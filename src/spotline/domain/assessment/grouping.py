@@ -52,7 +52,7 @@ GANG_S = 300
 
 
 @dataclass(slots=True, kw_only=True)
-class Group:
+class JobRuns:
     """Runs of one job; `instances` and `restarts` are 0 where no history tells them."""
 
     job_id: str
@@ -70,7 +70,7 @@ def in_order(runs: Iterable[InstanceRun]) -> list[InstanceRun]:
     return sorted(runs, key=lambda run: (run.begin_s, run.end_s, run.instance_id))
 
 
-def by_tags(runs: Sequence[InstanceRun]) -> tuple[list[Group], list[InstanceRun]]:
+def by_tags(runs: Sequence[InstanceRun]) -> tuple[list[JobRuns], list[InstanceRun]]:
     """Jobs of runs that a tag names, and the runs without one."""
     named: dict[str, list[InstanceRun]] = {}
     untagged: list[InstanceRun] = []
@@ -84,7 +84,7 @@ def by_tags(runs: Sequence[InstanceRun]) -> tuple[list[Group], list[InstanceRun]
     return groups, untagged
 
 
-def _spells(name: str, runs: Sequence[InstanceRun]) -> Iterator[Group]:
+def _spells(name: str, runs: Sequence[InstanceRun]) -> Iterator[JobRuns]:
     """A name's jobs: a pause of a day makes another one, but not of what says it is a job's id."""
     number = 1
     held: list[InstanceRun] = []
@@ -99,8 +99,8 @@ def _spells(name: str, runs: Sequence[InstanceRun]) -> Iterator[Group]:
     yield _tagged(name, number, held)
 
 
-def _tagged(name: str, number: int, runs: list[InstanceRun]) -> Group:
-    return Group(
+def _tagged(name: str, number: int, runs: list[InstanceRun]) -> JobRuns:
+    return JobRuns(
         job_id=name if number == 1 else f"{name}#{number}",
         owner=owner_of(runs),
         rebuilt_by=Rebuilding.TAG,
@@ -114,14 +114,14 @@ def owner_of(runs: Iterable[InstanceRun]) -> str:
     return next((name for run in runs if (name := mark_of(run.tags, OWNER_TAGS))), "")
 
 
-def by_overlap(runs: Sequence[InstanceRun]) -> tuple[list[Group], list[InstanceRun]]:
+def by_overlap(runs: Sequence[InstanceRun]) -> tuple[list[JobRuns], list[InstanceRun]]:
     """Gangs of untagged runs that began together on the same machines, and those that began alone."""
     alike: dict[tuple[str, str, str, str], list[InstanceRun]] = {}
     for run in in_order(runs):
         on = run.machine
         key = on.provider, on.region, on.zone, on.instance_type
         alike.setdefault(key, []).append(run)
-    groups: list[Group] = []
+    groups: list[JobRuns] = []
     alone: list[InstanceRun] = []
     for key in sorted(alike):
         for together in _begun_together(alike[key]):
@@ -129,7 +129,7 @@ def by_overlap(runs: Sequence[InstanceRun]) -> tuple[list[Group], list[InstanceR
                 alone += together
                 continue
             groups.append(
-                Group(
+                JobRuns(
                     job_id=f"gang-{together[0].instance_id}",
                     owner=owner_of(together),
                     rebuilt_by=Rebuilding.OVERLAP,
@@ -151,13 +151,13 @@ def _begun_together(runs: Sequence[InstanceRun]) -> Iterator[list[InstanceRun]]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class GangSpans:
     """How many instances a job held over time: spans of a constant count, in order."""
 
     spans: Sequence[tuple[int, int, int]]  # begin, end, count
 
     @classmethod
-    def of(cls, runs: Iterable[InstanceRun]) -> Held:
+    def of(cls, runs: Iterable[InstanceRun]) -> GangSpans:
         """An instance that ends when another begins leaves a span of no length between."""
         changes = sorted(
             change
@@ -204,7 +204,7 @@ def failed_launches(runs: Sequence[InstanceRun]) -> list[InstanceRun]:
     return [run for run in runs if run.seconds < FAILED_S and run.end_s <= last_begin_s]
 
 
-def job_of(group: Group, prices: Mapping[tuple[str, str, str], int]) -> RebuiltJob:
+def job_of(group: JobRuns, prices: Mapping[tuple[str, str, str], int]) -> RebuiltJob:
     """The job that a group of runs tells of.
 
     Parameters
@@ -219,7 +219,7 @@ def job_of(group: Group, prices: Mapping[tuple[str, str, str], int]) -> RebuiltJ
     failed = failed_launches(runs)
     no_work = set(failed)
     worked = [run for run in runs if run not in no_work] or runs
-    held = Held.of(worked)
+    held = GangSpans.of(worked)
     instances = group.instances or held.gang() or len(worked)
     seconds = sum(run.seconds for run in worked)
     # Jobs of ours grow and shrink, and go on meanwhile; of others a gang is taken to wait for all.

@@ -27,7 +27,7 @@ class LineKind(Enum):
     APART = "apart"
 
 
-class BillLine(NamedTuple):
+class ExportLine(NamedTuple):
     """A line, parsed: a tuple, since a bill has a million of them.
 
     `micro` is what it costs, commitments spread over what used them; `list_micro` the on-demand list
@@ -53,7 +53,7 @@ class BillLine(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class BillReading:
     """How a bill was read: what no line of it says.
 
     `naive_rows` are rows whose times name no zone; `duplicate_micro` is what rows that stood there

@@ -11,7 +11,7 @@ from spotline.domain.assessment.grouping import (
     JOB_TAGS,
     NODE_TAGS,
     OWNER_TAGS,
-    Group,
+    JobRuns,
     in_order,
 )
 from spotline.domain.assessment.lines import HistoryJob
@@ -26,7 +26,7 @@ _FOREVER_S = 1 << 40
 class Matched:
     """Jobs of the history with their runs, and the runs that are no job's of it."""
 
-    groups: list[Group] = field(default_factory=list)
+    groups: list[JobRuns] = field(default_factory=list)
     remaining: list[InstanceRun] = field(default_factory=list)
 
 
@@ -58,7 +58,7 @@ def matched(
             found.add("unmatched_history", 1, 0)
             continue
         result.groups.append(
-            Group(
+            JobRuns(
                 job_id=remembered.job_id,
                 owner=remembered.owner,
                 rebuilt_by=Rebuilding.HISTORY,

@@ -20,14 +20,14 @@ from spotline.domain.assessment.findings import FindingLedger
 from spotline.domain.assessment.grouping import (
     FAILED_S,
     JOB_TAGS,
-    Group,
+    JobRuns,
     by_overlap,
     by_tags,
     failed_launches,
     in_order,
     job_of,
 )
-from spotline.domain.assessment.lines import BillLine, HistoryJob, LineKind, Reading
+from spotline.domain.assessment.lines import BillReading, ExportLine, HistoryJob, LineKind
 from spotline.domain.assessment.matching import matched, note_nodes
 from spotline.domain.assessment.runs import RunLedger, mark_of
 from spotline.domain.units import S_PER_HOUR
@@ -78,7 +78,7 @@ class BillFold:
         self._list_prices = list_prices
         self._books: dict[str, _Book] = {}
 
-    def take(self, line: BillLine) -> None:
+    def take(self, line: ExportLine) -> None:
         """Note a line."""
         book = self._books.get(line.currency)
         if book is None:
@@ -114,7 +114,7 @@ class BillFold:
         self,
         *,
         source: str,
-        reading: Reading,
+        reading: BillReading,
         history: Sequence[HistoryJob] = (),
         prices: Sequence[SpotPriceSeries] = (),
     ) -> RebuiltBill:
@@ -159,7 +159,7 @@ def _count(into: _Sum, micro: int) -> None:
     into.micro += micro
 
 
-def _note_reading(found: FindingLedger, reading: Reading, currency: str) -> None:
+def _note_reading(found: FindingLedger, reading: BillReading, currency: str) -> None:
     if reading.naive_rows:
         found.add("naive_times", reading.naive_rows, 0)
     rows, micro = dict(reading.duplicate_rows), dict(reading.duplicate_micro)
@@ -243,7 +243,7 @@ class _Rebuilder:
 
     def _groups(
         self, runs: Sequence[InstanceRun], history: Sequence[HistoryJob]
-    ) -> tuple[list[Group], list[InstanceRun]]:
+    ) -> tuple[list[JobRuns], list[InstanceRun]]:
         told = matched(runs, history, self.book.found) if history else None
         rest = list(runs) if told is None else told.remaining
         tagged, untagged = by_tags(rest)
@@ -257,7 +257,7 @@ class _Rebuilder:
     def _put_apart(self, alone: Sequence[InstanceRun]) -> None:
         self.book.apart_micro += sum(run.paid_micro for run in alone)
 
-    def _give_beside(self, groups: Sequence[Group]) -> None:
+    def _give_beside(self, groups: Sequence[JobRuns]) -> None:
         """Give traffic and disks to the jobs that had the machine, or the tag."""
         most: dict[str, tuple[int, int]] = {}
         named: dict[str, tuple[int, int]] = {}
@@ -288,7 +288,7 @@ class _Rebuilder:
                 named.setdefault((on.provider, on.region, on.instance_type), run.list_price_micro)
         return {**self.list_prices, **named}
 
-    def _note_jobs(self, groups: Sequence[Group], jobs: Sequence[RebuiltJob]) -> None:
+    def _note_jobs(self, groups: Sequence[JobRuns], jobs: Sequence[RebuiltJob]) -> None:
         for group, job in zip(groups, jobs, strict=True):
             failed = failed_launches(group.runs)
             if failed:
@@ -305,7 +305,7 @@ def _paying(run: InstanceRun, more_micro: int) -> InstanceRun:
     return replace(run, paid_micro=run.paid_micro + more_micro)
 
 
-def _named_once(groups: Sequence[Group]) -> list[Group]:
+def _named_once(groups: Sequence[JobRuns]) -> list[JobRuns]:
     """Jobs under different ids: a second of the same gets a number."""
     seen: dict[str, int] = {}
     for group in groups:

@@ -14,7 +14,7 @@ from functools import lru_cache
 
 from spotline.domain.assessment.clock import ClockChange
 from spotline.domain.assessment.facts import InstanceRun, Machine, Purchase
-from spotline.domain.assessment.lines import BillLine, Tags
+from spotline.domain.assessment.lines import ExportLine, Tags
 from spotline.domain.units import S_PER_HOUR
 
 # Two lines of one resource belong together when no more than this lies between them.
@@ -25,7 +25,7 @@ _PURCHASES = tuple(Purchase)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Window:
+class UsedWindow:
     """What a resource was used for between two times, all lines of that window together."""
 
     begin_s: int
@@ -53,7 +53,7 @@ class RunLedger:
     _used: dict[str, _Used] = field(default_factory=dict)
     _tags: dict[Tags, int] = field(default_factory=dict)
 
-    def take(self, line: BillLine) -> None:
+    def take(self, line: ExportLine) -> None:
         """Note a line; it names a machine."""
         machine = line.machine
         if machine is None:
@@ -85,7 +85,7 @@ class RunLedger:
         used = self._used.get(resource)
         return 0 if used is None else len(used.rows) // _FIELDS
 
-    def windows(self) -> Iterator[tuple[str, Machine, list[Window]]]:
+    def windows(self) -> Iterator[tuple[str, Machine, list[UsedWindow]]]:
         """The windows of each resource in order of time; resources in order of their ids."""
         names = list(self._tags)
         for resource in sorted(self._used):
@@ -126,7 +126,7 @@ def _joined(known: Machine, new: Machine) -> Machine:
     )
 
 
-def _windows(lines: Iterable[tuple[int, ...]], names: Sequence[Tags]) -> Iterator[Window]:
+def _windows(lines: Iterable[tuple[int, ...]], names: Sequence[Tags]) -> Iterator[UsedWindow]:
     """Lines with the same window as one."""
     held: list[tuple[int, ...]] = []
     for line in lines:
@@ -138,7 +138,7 @@ def _windows(lines: Iterable[tuple[int, ...]], names: Sequence[Tags]) -> Iterato
         yield _window(held, names)
 
 
-def _window(lines: Sequence[tuple[int, ...]], names: Sequence[Tags]) -> Window:
+def _window(lines: Sequence[tuple[int, ...]], names: Sequence[Tags]) -> UsedWindow:
     begin_s, end_s = lines[0][:2]
     seconds: dict[Purchase, int] = {}
     used_s = listed_s = listed = 0
@@ -157,7 +157,7 @@ def _window(lines: Sequence[tuple[int, ...]], names: Sequence[Tags]) -> Window:
     if not timed:
         used_s = min(used_s, end_s - begin_s)
     tagged = max((line[6] for line in lines), key=lambda code: len(names[code]))
-    return Window(
+    return UsedWindow(
         begin_s=begin_s,
         end_s=end_s,
         used_s=used_s,
@@ -169,9 +169,11 @@ def _window(lines: Sequence[tuple[int, ...]], names: Sequence[Tags]) -> Window:
     )
 
 
-def _together(windows: Sequence[Window], split_by: tuple[str, ...]) -> Iterator[list[Window]]:
+def _together(
+    windows: Sequence[UsedWindow], split_by: tuple[str, ...]
+) -> Iterator[list[UsedWindow]]:
     """Windows that follow each other closely and belong to one job, as far as tags say."""
-    held: list[Window] = []
+    held: list[UsedWindow] = []
     marked = ""
     for window in windows:
         mark = mark_of(window.tags, split_by)
@@ -201,7 +203,7 @@ def plain_key(key: str) -> str:
     return "".join("-" if letter in "_:./ " else letter for letter in text)
 
 
-def _run(resource: str, machine: Machine, windows: Sequence[Window]) -> InstanceRun:
+def _run(resource: str, machine: Machine, windows: Sequence[UsedWindow]) -> InstanceRun:
     first, last = windows[0], windows[-1]
     begin_s, end_s = first.begin_s, min(last.begin_s + last.used_s, last.end_s)
     if len(windows) > 1:

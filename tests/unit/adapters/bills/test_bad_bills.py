@@ -85,10 +85,21 @@ def test_a_file_that_is_no_bill_is_refused(tmp_path, content, said):
     assert said in str(wrong.value)
 
 
-@pytest.mark.parametrize(("name", "said"), [("", "found a directory"), ("absent", "found none")])
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("", "or a folder with .csv, .csv.gz, .parquet in it"), ("absent", "found none")],
+)
 def test_what_is_no_file_is_refused(tmp_path, name, said):
     with pytest.raises(ContractError, match=f"expected a file, {said}"):
         assessed(tmp_path / name)
+
+
+def test_files_of_one_folder_are_of_one_kind(tmp_path):
+    focus.written(tmp_path / "a.csv", Drawn(1, jobs=1, days=4).charges())
+    cur.written_legacy(tmp_path / "b.csv.gz", Drawn(1, jobs=1, days=4).charges())
+
+    with pytest.raises(ContractError, match=r"b\.csv\.gz: expected FOCUS as before"):
+        assessed(tmp_path)
 
 
 def test_fees_of_plans_without_what_was_used_are_refused(tmp_path):

@@ -44,6 +44,18 @@ def test_rows_of_an_export_that_was_delivered_twice_count_once(tmp_path):
     assert "duplicate" not in found(once)
 
 
+def test_the_files_of_a_folder_are_one_bill(tmp_path):
+    charges = list(Drawn(3, jobs=6, days=10).charges())
+    whole = read_assessed(focus.written(tmp_path / "all.csv", charges), jobs=None, prices=None)
+    (tmp_path / "parts" / "2026-10").mkdir(parents=True)
+    focus.written(tmp_path / "parts" / "a.csv", charges[:40])
+    focus.written(tmp_path / "parts" / "2026-10" / "b.csv", charges[40:])
+
+    parts = read_assessed(tmp_path / "parts", jobs=None, prices=None)
+
+    assert (parts.paid_micro, parts.jobs) == (whole.paid_micro, whole.jobs)
+
+
 @pytest.mark.parametrize("whole_hours", [False, True])
 @pytest.mark.parametrize(
     ("zone", "begin", "end"),

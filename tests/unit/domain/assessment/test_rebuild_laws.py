@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spotline.domain.assessment.facts import Machine, Purchase
-from spotline.domain.assessment.lines import BillLine, HistoryJob, LineKind, Reading
+from spotline.domain.assessment.lines import BillReading, ExportLine, HistoryJob, LineKind
 from spotline.domain.assessment.rebuild import BillFold
 
 GPU = Machine(provider="aws", region="r", zone="ra", instance_type="p4d.24xlarge", gpus=8)
@@ -23,7 +23,7 @@ def lines(draw):
     kind = draw(st.sampled_from(LineKind))
     begin_s = draw(st.integers(0, 60)) * HOUR_S
     machine = draw(st.sampled_from([GPU, GPU, CPU])) if kind is LineKind.INSTANCE else None
-    return BillLine(
+    return ExportLine(
         row=1,
         kind=kind,
         begin_s=begin_s,
@@ -61,7 +61,7 @@ def rebuilt(of, history=(), naive=0):
     fold = BillFold(lambda name: name.startswith("p"), {})
     for line in of:
         fold.take(line)
-    reading = Reading(kind="any", rows=len(of), naive_rows=naive)
+    reading = BillReading(kind="any", rows=len(of), naive_rows=naive)
     return fold.rebuilt(source="any", reading=reading, history=history)
 
 
