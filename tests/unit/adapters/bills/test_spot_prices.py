@@ -52,5 +52,5 @@ def test_a_history_as_aws_tells_it_the_latest_first(tmp_path):
 
 
 def test_a_price_that_is_wrong_is_named(tmp_path):
-    with pytest.raises(ContractError, match="prices.json: entry 1, field SpotPrice: expected"):
+    with pytest.raises(ContractError, match=r"prices\.json: entry 1, field SpotPrice: expected"):
         assessed(tmp_path, [entry("2026-09-02T00:00:00+00:00", "cheap")])
