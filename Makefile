@@ -73,7 +73,7 @@ train-demo: setup-train ## train four small models for real, interrupted and res
 	@$(TRAIN_VENV)/bin/spotline train-demo $(ARGS)
 
 .PHONY: test
-test: setup ## the whole suite but the slow and e2e tests (ARGS=... for pytest; PLANTS=1 with test-plants)
+test: setup ## the whole suite but the slow and e2e tests (ARGS=... for pytest; PLANTS=1: and a planted bug of each family)
 	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder \
 		$(if $(PLANTS),-m "not e2e and not slow and not train and not web") $(ARGS)
 

@@ -207,18 +207,22 @@ class CurReader:
         machine = _machine(row, instance_type)
         used_s = round(amount(row.usage, self._named[4]) * S_PER_HOUR)
         if used_s < 0:
-            raise Wrong(self._named[4], "a quantity of at least 0", row.usage)
+            # Taken back, though the line does not call itself a refund.
+            return line._replace(kind=LineKind.CORRECTION, trap="refund")
         if used_s == 0 or line.begin_s == line.end_s:
             correction = LineKind.CORRECTION
             return line._replace(kind=correction, machine=machine, trap="zero_duration")
         purchase = Purchase.SPOT if "SpotUsage" in usage_type else Purchase.ON_DEMAND
         trap = {"SavingsPlanCoveredUsage": "savings_plan", "DiscountedUsage": "reserved"}.get(kind)
+        listed = whole_micro(amount(row.on_demand, self._named[16]))
+        if purchase is Purchase.SPOT and listed <= line.micro:
+            listed = 0  # The spot price itself.
         return line._replace(
             kind=LineKind.INSTANCE,
             machine=machine,
             purchase=purchase if trap is None else Purchase.COMMITTED,
             used_s=used_s,
-            list_micro=whole_micro(amount(row.on_demand, self._named[16])),
+            list_micro=listed,
             trap=trap or "",
         )
 

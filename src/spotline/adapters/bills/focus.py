@@ -212,16 +212,22 @@ def _timed(row: _Row, line: ExportLine, machine: Machine) -> ExportLine:
         kind = str(row.commitment_type or row.commitment or "").lower()
         trap = "savings_plan" if "saving" in kind else "reserved"
     used_s = _used_s(row)
+    if used_s is not None and used_s < 0:
+        # Taken back, though the line does not call itself a correction.
+        return line._replace(kind=LineKind.CORRECTION, trap="refund")
     if used_s == 0 or line.end_s == line.begin_s:
         return line._replace(
             kind=LineKind.CORRECTION, machine=machine, trap="zero_duration", noted_micro=line.micro
         )
+    listed = whole_micro(amount(row.listed, "ListCost"))
+    if purchase is Purchase.SPOT and listed <= line.micro:
+        listed = 0  # Some exports name the spot price as the list price of spot.
     return line._replace(
         kind=LineKind.INSTANCE,
         machine=machine,
         purchase=purchase,
         used_s=used_s,
-        list_micro=whole_micro(amount(row.listed, "ListCost")),
+        list_micro=listed,
         trap=trap,
     )
 
@@ -233,10 +239,7 @@ def _used_s(row: _Row) -> int | None:
         (row.quantity, row.unit, "PricingQuantity"),
     ):
         if quantity not in (None, "") and _HOURS.fullmatch(str(unit or "")):
-            hours = amount(quantity, column)
-            if hours < 0:
-                raise Wrong(column, "a quantity of at least 0", quantity)
-            return round(hours * S_PER_HOUR)
+            return round(amount(quantity, column) * S_PER_HOUR)
     return None
 
 

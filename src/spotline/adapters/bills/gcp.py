@@ -184,6 +184,8 @@ class GcpReader:
         return line._replace(trap="commitment_purchase", noted_micro=whole_micro(cost))
 
     def _cover(self, row: _Row, line: ExportLine, used: Decimal) -> None:
+        if used <= 0:
+            return
         held = self._of_class(row, line.currency)
         held.covered += used
         held.by_resource[line.resource] = held.by_resource.get(line.resource, Decimal(0)) + used

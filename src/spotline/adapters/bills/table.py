@@ -127,7 +127,7 @@ def _readable(path: Path) -> Iterator[None]:
         raise ContractError(
             str(path), f"expected a complete gzip file, found a truncated or damaged one ({error})"
         ) from error
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, csv.Error) as error:
+    except (pa.ArrowException, UnicodeDecodeError, csv.Error) as error:
         found = " ".join(str(error).split())[:200]
         raise ContractError(
             str(path), f"expected complete CSV or Parquet, found: {found}"

@@ -19,6 +19,8 @@ from spotline.domain.assessment.runs import mark_of
 
 # A machine is paid for before its job begins, and after it ended.
 BESIDE_S = 900
+_DAY_S = 24 * 3600
+_MOST_DAYS = 400
 _FOREVER_S = 1 << 40
 
 
@@ -83,7 +85,21 @@ class _Index:
                 self._by_node.setdefault(node, []).append(number)
             for name in dict.fromkeys((job.job_id, *job.names)):
                 self._by_name.setdefault(name, []).append(number)
-        self._without_nodes = [number for number, job in enumerate(history) if not job.nodes]
+        self._by_day: dict[int, list[int]] = {}
+        self._always: list[int] = []
+        for number, job in enumerate(history):
+            if not job.nodes:
+                self._note_days(number, job)
+
+    def _note_days(self, number: int, job: HistoryJob) -> None:
+        """Of ten thousand jobs few are there on the day of a run."""
+        end_s = _FOREVER_S if job.end_s is None else job.end_s
+        first, last = (job.begin_s - BESIDE_S) // _DAY_S, (end_s + BESIDE_S) // _DAY_S
+        if last - first > _MOST_DAYS:
+            self._always.append(number)
+            return
+        for day in range(first, last + 1):
+            self._by_day.setdefault(day, []).append(number)
 
     def jobs_on(self, run: InstanceRun) -> list[int]:
         """The jobs of a run by their numbers: several where they shared its machine."""
@@ -107,7 +123,8 @@ class _Index:
 
     def _by_time(self, run: InstanceRun) -> list[int]:
         owner = mark_of(run.tags, OWNER_TAGS)
-        fitting = [job for job in self._without_nodes if self._fits(job, run, owner)]
+        there = (*self._by_day.get(run.begin_s // _DAY_S, ()), *self._always)
+        fitting = [job for job in there if self._fits(job, run, owner)]
         return fitting if len(fitting) == 1 else []
 
     def _fits(self, number: int, run: InstanceRun, owner: str) -> bool:

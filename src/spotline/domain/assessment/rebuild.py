@@ -70,7 +70,7 @@ class BillFold:
     has_gpus
         Whether an instance type has GPUs, for machines whose lines do not say how many.
     list_prices
-        For machines whose on-demand price no line names.
+        In US dollars, for machines whose on-demand price no line names.
     """
 
     def __init__(self, has_gpus: Callable[[str], bool], list_prices: Prices) -> None:
@@ -129,14 +129,12 @@ class BillFold:
             raise ValueError("lines of a bill must be at least 1, were 0")
         currency = max(sorted(self._books), key=lambda name: self._books[name].size_micro)
         book = self._books[currency]
-        for name in sorted(self._books.keys() - {currency}):
-            other = self._books[name]
-            units = f"{other.paid_micro / 1e6:,.2f} {name}"
-            book.found.add("other_currency", other.rows, other.paid_micro, f"The last: {units}.")
+        self._note_others(currency)
         _note_reading(book.found, reading, currency)
-        jobs = _Rebuilder(book, self._is_gpu, self._list_prices, naive=reading.naive_rows > 0).jobs(
-            history
-        )
+        # The table's prices are dollars.
+        listed = self._list_prices if currency == "USD" else {}
+        rebuilder = _Rebuilder(book, self._is_gpu, listed, naive=reading.naive_rows > 0)
+        jobs = rebuilder.jobs([job for job in history if _within(job, book)])
         return RebuiltBill(
             source=source,
             currency=currency,
@@ -150,8 +148,23 @@ class BillFold:
             prices=prices,
         )
 
+    def _note_others(self, currency: str) -> None:
+        """Name the money in other currencies; of several no sum is made."""
+        others = sorted(self._books.keys() - {currency})
+        sums = ", ".join(f"{self._books[name].paid_micro / 1e6:,.2f} {name}" for name in others)
+        for name in others:
+            other = self._books[name]
+            micro = other.paid_micro if len(others) == 1 else 0
+            self._books[currency].found.add("other_currency", other.rows, micro, f"It is {sums}.")
+
     def _is_gpu(self, machine: Machine) -> bool:
         return machine.gpus > 0 or self._has_gpus(machine.instance_type)
+
+
+def _within(job: HistoryJob, book: _Book) -> bool:
+    """Whether a job of the history ran while the bill counts."""
+    ended = job.end_s is not None and job.end_s <= (book.begin_s or 0)
+    return job.begin_s < book.end_s and not ended
 
 
 def _count(into: _Sum, micro: int) -> None:

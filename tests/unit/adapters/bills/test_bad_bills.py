@@ -38,7 +38,7 @@ def focus_with(tmp_path, column, cell):
         ("ChargePeriodEnd", "2020-01-01T00:00:00Z", "expected a time not before ChargePeriodStart"),
         ("BillingCurrency", "", "expected a currency such as USD, found ''"),
         ("ChargeCategory", "Gift", "expected Usage, Purchase, Tax, Credit or Adjustment, found"),
-        ("ConsumedQuantity", "-1", "expected a quantity of at least 0, found '-1'"),
+        ("ConsumedQuantity", "many", "expected a decimal number such as 12.345, found 'many'"),
     ],
 )
 def test_a_cell_that_is_wrong_is_named(tmp_path, column, cell, said):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 from itertools import chain
@@ -42,6 +43,34 @@ def test_rows_of_an_export_that_was_delivered_twice_count_once(tmp_path):
     assert found(twice)["duplicate"].rows == 20
     assert found(twice)["duplicate"].micro == sum(charge.usd for charge in again) * 1_000_000
     assert "duplicate" not in found(once)
+
+
+def test_time_that_is_taken_back_is_a_refund(tmp_path):
+    begin = seconds("2026-10-10T10:00:00Z")
+    first, second = run("i-1", begin, begin + 7200)
+    back = replace(first, usd=-first.usd, used_s=-3600)
+
+    path = focus.written(tmp_path / "bill.csv", [first, second, back])
+    bill = read_assessed(path, jobs=None, prices=None)
+
+    assert bill.paid_micro == second.usd * 1_000_000 == bill.jobs[0].paid_micro
+    assert found(bill)["refund"].micro == -first.usd * 1_000_000
+
+
+def test_dollars_of_a_table_price_no_bill_in_euros(tmp_path):
+    begin = seconds("2026-10-10T10:00:00Z")
+    p3 = AWS_KINDS[2]
+    spot = hours("i-1", p3, begin, begin + 7200, Decimal("0.3"), spot=True, tags=TAGS)
+    charges = [replace(charge, listed=charge.usd) for charge in spot]
+    in_euros = [replace(charge, currency="EUR") for charge in charges]
+
+    dollars = read_assessed(focus.written(tmp_path / "a", charges), jobs=None, prices=None)
+    euros = read_assessed(focus.written(tmp_path / "b", in_euros), jobs=None, prices=None)
+
+    # The list price of a spot line is the spot price itself: it is not taken for on-demand's.
+    assert dollars.jobs[0].list_price_micro == 24_480_000
+    assert (euros.currency, euros.jobs[0].list_price_micro) == ("EUR", 0)
+    assert found(euros)["unpriced"].rows == 1
 
 
 def test_the_files_of_a_folder_are_one_bill(tmp_path):
@@ -118,7 +147,8 @@ SACCT = """JobID|JobName|User|Start|End|Elapsed|NNodes|AllocTRES|NodeList|State
 17|half|ann|2026-10-10T10:00:00|2026-10-10T20:00:00|10:00:00|1|billing=48,cpu=48,gres/gpu=4,node=1|i-1|COMPLETED
 17.batch|batch||2026-10-10T10:00:00|2026-10-10T20:00:00|10:00:00|1|cpu=48,gres/gpu=4,node=1|i-1|COMPLETED
 18|quarter|bob|2026-10-10T10:00:00|2026-10-10T15:00:00|05:00:00|1|billing=24,cpu=24,gres/gpu=2,node=1|i-1|COMPLETED
-19|absent|bob|2026-10-11T10:00:00|2026-10-11T15:00:00|05:00:00|1|gres/gpu=2|i-9|FAILED
+19|absent|bob|2026-10-10T12:00:00|2026-10-10T15:00:00|03:00:00|1|gres/gpu=2|i-9|FAILED
+21|before|bob|2026-10-01T12:00:00|2026-10-01T15:00:00|03:00:00|1|gres/gpu=2|i-9|COMPLETED
 20|waiting|bob|Unknown|Unknown|00:00:00|1|||PENDING
 """
 
