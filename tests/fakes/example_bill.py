@@ -1,4 +1,4 @@
-"""The bill and the price history in `docs/examples/assess`: `python -m tests.fakes.example_bill`."""
+"""The bill, the jobs and the price history in `docs/examples/assess`: `python -m tests.fakes.example_bill`."""
 
 from __future__ import annotations
 
@@ -74,11 +74,27 @@ def history() -> dict[str, object]:
     return {"SpotPriceHistory": entries}
 
 
+def remembered() -> Iterator[str]:
+    """The jobs as a scheduler would list them, with the machines of each."""
+    yield "job_id,begin,end,owner,instance_ids"
+    number = 0
+    for name, instances, begins_h, works_h in JOBS:
+        ids = " ".join(f"i-{number + one:017x}" for one in range(1, instances + 1))
+        number += instances
+        begin_s = FIRST_S + begins_h * HOUR_S + 600
+        times = ",".join(
+            datetime.fromtimestamp(at_s, tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+            for at_s in (begin_s, begin_s + works_h * HOUR_S)
+        )
+        yield f"{name},{times},{'ann' if 'tune' in name else 'bob'},{ids}"
+
+
 def write_example(folder: Path) -> None:
-    """Write both files."""
+    """Write all three files."""
     focus.written(folder / "bill.csv", charges())
     text = json.dumps(history(), indent=1) + "\n"
     (folder / "spot-history.json").write_text(text)
+    (folder / "jobs.csv").write_text("".join(f"{line}\n" for line in remembered()))
 
 
 if __name__ == "__main__":

@@ -93,6 +93,9 @@ def assess(
             lost_s=checkpoint_every,
             spot_share=spot_price_share,
         )
+        if html is not None and not html.absolute().parent.is_dir():
+            # Said before minutes of work, not after.
+            raise ContractError(str(html), "expected a place to write to, found no such folder")
         sources = _sources(bill, jobs, prices, assumptions)
         told = answer(read_assessed(bill, jobs=jobs, prices=prices), assumptions)
         if html is not None:

@@ -195,4 +195,7 @@ def test_every_command_in_the_docs_runs_and_the_output_is_the_real_one(tmp_path,
         said[command] = result.stdout
     assert said[commands[2]] == shown
     assert (tmp_path / "answer.html").exists()
-    assert json.loads(said[commands[-1]])["verdict"] in said[commands[1]]
+    told = json.loads(said[commands[-1]])
+    assert told["verdict"] in said[commands[1]]
+    assert {job["rebuilt_by"] for job in told["jobs"]} == {"history"}
+    assert [file["option"] for file in told["sources"]["files"]] == ["--bill", "--jobs"]
