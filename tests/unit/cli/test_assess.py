@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import lzma
+import os
 import re
 import shlex
 import shutil
@@ -164,6 +165,23 @@ def test_what_cannot_be_meant_is_said_with_where(words, said):
 
     assert result.exit_code == 2
     assert said in " ".join(result.stderr.split())
+
+
+def test_a_pipe_is_refused_as_it_can_be_read_once_only(tmp_path):
+    pipe = tmp_path / "bill"
+    os.mkfifo(pipe)
+    result = assess("--bill", pipe)
+
+    assert result.exit_code == 2
+    assert "expected a file, which is read twice, found a pipe" in " ".join(result.stderr.split())
+
+
+def test_a_page_without_a_folder_is_said_before_the_work(tmp_path):
+    page = tmp_path / "nowhere" / "answer.html"
+    result = assess("--bill", tmp_path / "neither.csv", "--html", page)
+
+    assert result.exit_code == 2
+    assert "found no such folder" in " ".join(result.stderr.split())
 
 
 # --- docs/assess.md ---------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spotline.adapters.whole_file import opened
+from spotline.contracts.errors import ContractError
 
 _CHUNK = 1 << 20
 
@@ -41,9 +42,13 @@ def read_file(option: str, path: Path) -> ReadFile:
 
     Raises
     ------
+    ContractError
+        It is a pipe or the like, which can be read once only.
     OSError
         It cannot be read.
     """
+    if path.is_fifo() or path.is_char_device():
+        raise ContractError(str(path), "expected a file, which is read twice, found a pipe")
     digest = hashlib.sha256()
     with opened(path) as stream:
         while chunk := stream.read(_CHUNK):

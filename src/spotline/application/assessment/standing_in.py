@@ -22,9 +22,11 @@ IntArray = npt.NDArray[np.int64]
 _STEPS = 10
 # Likewise the price that a plan begins with.
 _PRICE_STEPS = 20
-# A job is cut into this many slots, or ten times as many as keep slots within the longest.
+# A job is cut into this many slots, or as many more as keep slots within half an hour. One of more
+# than a month has longer ones: its table has to stay in bounds.
 _SLOTS = 40
 _LONGEST_SLOT_S = 1800
+_MOST_SLOTS = 1440
 _LEAST_WORK_S = 600
 HISTORY_CURRENCY = "USD"
 """What price histories are in."""
@@ -98,7 +100,7 @@ def grid_of(work_s: int) -> WorkGrid:
     """The step of the ladder that is nearest to some work."""
     step = round(_STEPS * math.log(max(work_s, _LEAST_WORK_S) / _LEAST_WORK_S))
     work = _LEAST_WORK_S * math.exp(step / _STEPS)
-    slots = max(_SLOTS, 10 * math.ceil(work / (10 * _LONGEST_SLOT_S)))
+    slots = min(_MOST_SLOTS, max(_SLOTS, 10 * math.ceil(work / (10 * _LONGEST_SLOT_S))))
     return WorkGrid(slots=slots, slot_s=max(1, round(work / slots)))
 
 

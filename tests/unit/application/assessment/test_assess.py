@@ -67,6 +67,8 @@ def test_more_time_saves_and_the_verdict_says_of_how_much(mixed):
     tight, loose = mixed.answers
 
     assert loose.spotline.p50_micro < tight.spotline.p50_micro
+    # What it costs to have tried in vain stays small.
+    assert loose.spotline.p90_micro <= mixed.on_demand_micro * 1.05
     assert loose.saving.p50_micro == mixed.paid_micro - loose.spotline.p50_micro
     assert loose.saving.p10_micro == mixed.paid_micro - loose.spotline.p90_micro
     assert mixed.headline in (loose, None)
