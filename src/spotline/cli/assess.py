@@ -33,7 +33,8 @@ def assess(
     bill: Annotated[
         Path,
         typer.Option(
-            metavar="FILE", help="A bill's export: FOCUS, AWS or Google Cloud; .csv or .parquet."
+            metavar="FILE",
+            help="A bill's export, or a folder of its files: FOCUS, AWS or Google Cloud; .csv, .parquet.",
         ),
     ],
     jobs: Annotated[
@@ -144,10 +145,16 @@ def _sources(
     bill: Path, jobs: Path | None, prices: Path | None, assumptions: Assumptions
 ) -> AssessmentSources:
     from spotline.adapters.assessment.sources import AssessmentSources, command_words, read_file
+    from spotline.adapters.bills.reading import files_of
     from spotline.application.assessment.words import factor
 
-    named = (("--bill", bill), ("--jobs", jobs), ("--prices", prices))
-    files = [read_file(option, path) for option, path in named if path is not None]
+    options = {"--bill": bill, "--jobs": jobs, "--prices": prices}
+    named = {option: path for option, path in options.items() if path is not None}
+    files = [
+        read_file(option, each)
+        for option, path in named.items()
+        for each in (files_of(path) if option == "--bill" else (path,))
+    ]
     others = [
         *("--slack", ",".join(factor(slack) for slack in assumptions.slacks_ppm)),
         *("--seed", str(assumptions.seed), "--futures", str(assumptions.futures)),
@@ -155,5 +162,5 @@ def _sources(
         *("--spot-price-share", f"{assumptions.spot_share_ppm / 1e6:.6f}"),
     ]
     return AssessmentSources(
-        files=tuple(files), version=__version__, words=command_words(files, others)
+        files=tuple(files), version=__version__, words=command_words(named, others)
     )

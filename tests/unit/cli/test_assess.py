@@ -95,8 +95,8 @@ def test_of_spotlines_own_export_paid_and_on_demand_are_the_ledgers(own):
     ("write", "name", "kinds"),
     [
         (focus.written, "bill.csv", AWS_KINDS),
-        (cur.written_parquet, "bill.parquet", AWS_KINDS),
-        (gcp.written, "bill.csv", GCP_KINDS),
+        pytest.param(cur.written_parquet, "bill.parquet", AWS_KINDS, marks=pytest.mark.slow),
+        pytest.param(gcp.written, "bill.csv", GCP_KINDS, marks=pytest.mark.slow),
     ],
 )
 def test_of_drawn_bills_paid_and_on_demand_are_the_truth(write, name, kinds, tmp_path):
@@ -165,6 +165,21 @@ def test_what_cannot_be_meant_is_said_with_where(words, said):
 
     assert result.exit_code == 2
     assert said in " ".join(result.stderr.split())
+
+
+def test_a_folder_of_files_is_one_bill_and_each_file_is_named(tmp_path):
+    rows = (FOLDER / "bill.csv").read_text().splitlines(keepends=True)
+    for name, part in (("a", rows[1:40]), ("b", rows[40:])):
+        (tmp_path / f"{name}.csv").write_text("".join((rows[0], *part)))
+    whole, parts = (
+        json.loads(assess("--bill", bill, "--json", *FEW).stdout)
+        for bill in (FOLDER / "bill.csv", tmp_path)
+    )
+
+    assert parts["slacks"] == whole["slacks"]
+    read = [Path(file["path"]).name for file in parts["sources"]["files"]]
+    assert read == ["a.csv", "b.csv"]
+    assert f"--bill {tmp_path} --slack" in parts["sources"]["command"]
 
 
 def test_a_pipe_is_refused_as_it_can_be_read_once_only(tmp_path):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -56,7 +56,7 @@ def read_file(option: str, path: Path) -> ReadFile:
     return ReadFile(option=option, path=str(path), sha256=digest.hexdigest())
 
 
-def command_words(files: Sequence[ReadFile], others: Sequence[str]) -> tuple[str, ...]:
-    """The words of the command that reads these files."""
-    named = [word for file in files for word in (file.option, file.path)]
-    return ("spotline", "assess", *named, *others)
+def command_words(named: Mapping[str, Path], others: Sequence[str]) -> tuple[str, ...]:
+    """The words of the command that reads these files, by option."""
+    words = [word for option, path in named.items() for word in (option, str(path))]
+    return ("spotline", "assess", *words, *others)
