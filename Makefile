@@ -155,8 +155,9 @@ imports: setup ## the import contracts of pyproject.toml
 	$(BIN)/lint-imports --no-logo
 
 .PHONY: protos
-protos: setup ## generate src/spotline/api/v1 from protos/
+protos: setup ## generate src/spotline/api/v1 and docs/api from protos/
 	$(BIN)/python tools/generate_protos.py src
+	$(BIN)/python -m tools.document_protos
 
 .PHONY: protos-check
 protos-check: setup ## is the committed generated code what protos/ gives?

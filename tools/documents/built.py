@@ -27,7 +27,7 @@ _FETCHED = {
     "use": ("href", "xlink:href"),
     "video": ("src", "poster"),
 }
-_STYLE_ADDRESS = re.compile(r"(?:url\(|@import)\s*['\"]?(?P<address>[^'\")\s;]+)")
+_STYLE_ADDRESS = re.compile(r"(?:url\(\s*|@import\s+(?!url))['\"]?(?P<address>[^'\")\s]+)")
 
 
 class _Fetches(HTMLParser):

@@ -73,7 +73,8 @@ def prose(text: str) -> Iterator[tuple[int, str]]:
 def blocks(text: str) -> Iterator[Block]:
     """Every fenced block of code."""
     outside = {number for number, _ in prose(text)}
-    language, kept, first = "", [], 0
+    language, first = "", 0
+    kept: list[str] = []
     for number, line in enumerate([*text.splitlines(), ""], 1):
         inside = number not in outside and number <= len(text.splitlines())
         fence = _FENCE.match(line) if inside else None
