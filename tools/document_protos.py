@@ -129,7 +129,7 @@ def _sources() -> list[_Source]:
                 if place.leading_comments
             },
         )
-        for file in FileDescriptorSet.FromString(made.stdout).file
+        for file in sorted(FileDescriptorSet.FromString(made.stdout).file, key=lambda f: f.name)
     ]
 
 

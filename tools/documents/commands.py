@@ -107,7 +107,8 @@ def _segments(line: str, place: str) -> list[list[str]]:
 
 def leaf(root: Any, said: Said) -> tuple[str, ...]:
     """The words of a command line that name its command, such as ("market", "generate")."""
-    command, path = root, []
+    command = root
+    path: list[str] = []
     for word in said.words[1:]:
         inner = getattr(command, "commands", {}).get(word)
         if inner is None:

@@ -7,6 +7,7 @@ the repository, below `repository/` of the site; so do the files that any page l
 from __future__ import annotations
 
 import posixpath
+import re
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from tools.documents.nav import DOCS, OUTSIDE, expanded, repository_path
 from tools.documents.pages import is_address, links, resolved, slug, with_links
 
 ROOT = Path(__file__).resolve().parents[2]
+_EXAMPLE = re.compile(r"\[\w+\.py\]\((?P<path>examples/\w+\.py)\)")
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
@@ -65,7 +67,20 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
             told[target] = ""
         elif there.exists():
             told[target] = _from(page, target)
+    if page.file.src_uri == "examples.md":
+        markdown = _with_code(markdown)
     return with_links(markdown, path, told)
+
+
+def _with_code(markdown: str) -> str:
+    """The page of examples with each example's code below the paragraph that begins with its name."""
+    paragraphs = []
+    for paragraph in markdown.split("\n\n"):
+        paragraphs.append(paragraph)
+        if named := _EXAMPLE.match(paragraph):
+            code = (ROOT / DOCS / named["path"]).read_text(encoding="utf-8")
+            paragraphs.append(f"```python\n{code.rstrip()}\n```")
+    return "\n\n".join(paragraphs)
 
 
 def _from(page: Page, target: str) -> str:
