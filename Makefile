@@ -90,7 +90,7 @@ docs: setup setup-docs ## build the documents into site/, links, anchors and com
 	$(DOCS_VENV)/bin/python -m tools.documents.built site
 
 .PHONY: test
-test: setup ## the whole suite but the slow and e2e tests (ARGS=... for pytest; PLANTS=1 with test-plants)
+test: setup ## the whole suite but the slow and e2e tests (ARGS=... for pytest; PLANTS=1: and a planted bug of each family)
 	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder \
 		$(if $(PLANTS),-m "not e2e and not slow and not train and not web") $(ARGS)
 

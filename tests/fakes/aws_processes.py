@@ -182,7 +182,10 @@ class AwsProcesses:
         """Have an instance taken back with notice, and wait until it is told lost."""
         await self.control("interrupt", instance_id=instance_id, lead_s=120)
         self.taken.append(instance_id)
-        await self.log.until(CapacityLost, lambda event: instance_id in event.instance_ids)
+        # Where a slot opens meanwhile, its first revision says what was lost before it.
+        await self.log.until(
+            CapacityLost, lambda event: instance_id in event.instance_ids, holding=self.log.holding
+        )
 
     async def all_run(self) -> None:
         """Wait until nothing is pending."""

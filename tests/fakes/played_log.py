@@ -49,7 +49,8 @@ EventT = TypeVar("EventT", bound=Event)
 class PlayedLog:
     """Market, job and decisions, as services would store them; what the actuator says is read.
 
-    One job of one offering runs on any count. `now_ns` is the market's present.
+    One job of one offering runs on any count. `now_ns` is the market's present, `holding` what was
+    settled last: spot and on-demand instances.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class PlayedLog:
         self.said: list[Event] = []
         self.slot = self.revision = -1
         self.skips = False
+        self.holding = (0, 0)
         self._stream, self._market, self.now_ns = stream, market, now_ns
         self._offering_id = offering_id
         self.commanded: list[str] = []
@@ -154,11 +156,21 @@ class PlayedLog:
                 lambda event, at=(slot, revision): (event.slot, event.revision) == at,
             )
             if report.settled and _held(report.holdings) == (spot, on_demand):
+                self.holding = (spot, on_demand)
                 return
             await asyncio.sleep(_TRY_AGAIN_S)
 
-    async def until(self, kind: type[EventT], matches: Callable[[EventT], bool]) -> EventT:
-        """The first event of a kind that is so, of all that were said; waits for it."""
+    async def until(
+        self,
+        kind: type[EventT],
+        matches: Callable[[EventT], bool],
+        *,
+        holding: tuple[int, int] | None = None,
+    ) -> EventT:
+        """The first event of a kind that is so, of all that were said; waits for it.
+
+        `holding` (spot, on-demand) is decided in every slot that opens meanwhile; by default nothing.
+        """
         place = 0
         while True:
             await self.read()
@@ -167,6 +179,8 @@ class PlayedLog:
                     return event
             place = len(self.said)
             await self.open_due()
+            if holding is not None and self.revision < 0:
+                await self.decide(*holding)
             await asyncio.sleep(0.02)
 
     async def read(self) -> None:

@@ -392,6 +392,7 @@ async def asked_of_the_owner(client: AnalyticsClient, query: StatisticsQuery) ->
             await asyncio.sleep(0.05)
 
 
+@pytest.mark.slow  # of workers in general: test_faust_workers.py
 @pytest.mark.timeout(240)
 async def test_a_worker_takes_the_log_over_from_one_that_died(tmp_path: Path) -> None:
     entries = disordered(9, 120)

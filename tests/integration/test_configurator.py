@@ -499,6 +499,7 @@ def known_from(
     return base.describe(), base.answer(ASKED).answers
 
 
+@pytest.mark.slow  # the short form is the placer's
 @pytest.mark.timeout(240)
 async def test_killed_and_started_again_it_answers_as_before(tmp_path: Path) -> None:
     file = tmp_path / "runs.parquet"

@@ -12,6 +12,7 @@ from spotline.bench.decision.command import decision
 from spotline.bench.faults.command import faults
 from spotline.bench.fleet.command import fleet
 from spotline.bench.forecast.command import forecast
+from spotline.bench.headline.command import headline
 from spotline.bench.knowledge.command import knowledge
 from spotline.bench.placement.command import placement
 from spotline.bench.quality.command import quality
@@ -33,6 +34,7 @@ _COMMANDS: Mapping[str, Callable[..., None]] = MappingProxyType(
         "faults": faults,
         "fleet": fleet,
         "forecast": forecast,
+        "headline": headline,
         "identity": identity,
         "knowledge": knowledge,
         "placement": placement,
@@ -50,7 +52,7 @@ def register(app: typer.Typer) -> None:
 
 @bench_app.callback()
 def root() -> None:
-    """Measure decisions: their quality, their speed, those of whole fleets, quotes, forecasts, configuration knowledge, placement, streams; what identity costs; and what faults do."""
+    """Measure decisions: their quality, their speed, those of whole fleets, quotes, the front page's numbers, forecasts, configuration knowledge, placement, streams; what identity costs; and what faults do."""
 
 
 for _name, _command in _COMMANDS.items():

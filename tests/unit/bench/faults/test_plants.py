@@ -28,17 +28,21 @@ BY_SEED = sorted(
 plant_run = cache(run_plant)
 
 
+def planted(name, plant):
+    """A case; in every run the first of its family, all of them in `make test-plants`."""
+    marks = () if plant is PLANTS[name][0] else (pytest.mark.slow,)
+    return pytest.param(name, plant, id=f"{name}.{plant.name}", marks=marks)
+
+
 @pytest.mark.plants
-@pytest.mark.parametrize(
-    ("name", "plant"),
-    [pytest.param(name, plant, id=f"{name}.{plant.name}") for name, plant in BY_SEED],
-)
+@pytest.mark.parametrize(("name", "plant"), [planted(name, plant) for name, plant in BY_SEED])
 def test_a_planted_bug_is_caught(name, plant):
     run = plant_run(name, plant)
 
     assert run.caught_at >= 0, f"{plant.what}, and no oracle says so"
 
 
+@pytest.mark.slow
 @pytest.mark.plants
 def test_a_hard_deadline_that_is_given_up_is_missed_by_its_own_oracle():
     (plant,) = [each for each in PLANTS["runaway"] if each.name.startswith("a_minute_never_ends")]
