@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import lzma
+import re
 import runpy
 import shutil
 import sys
+import urllib.request
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,20 +16,52 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+import typer
+from typer.testing import CliRunner
 
 from spotline.application.allocator.messages import JobState
 from spotline.application.market_ingest.handler import IngestOptions
 from spotline.application.selector.options import SelectorOptions
 from spotline.bootstrap.system import SystemOptions, running_system
+from spotline.cli.main import app
 from spotline.domain.market.generate import generate
 from tests.eventually import PATIENCE_S
 from tests.fakes.placer import START_NS
 from tests.fakes.processes import ROOT
+from tools.documents.commands import commands_of, leaf
+from tools.documents.nav import nav_of, pages_in
 
 pytestmark = pytest.mark.integration
 
 EXAMPLES = ROOT / "docs" / "examples"
 MARKET = generate("mixed", seed=3, slots=100, slot_s=1800, start_ns=START_NS)
+
+
+COMMANDS = typer.main.get_command(app)
+# What reads from a running system; the documents show it for the job that a reader has.
+READING = {
+    *(("events",), ("explain",), ("logs",), ("limits", "show"), ("market", "status")),
+    *(("auth", "whoami"), ("orphans", "list"), ("parked", "list"), ("pipelines", "status")),
+    *(("promote",), ("stats",), ("status",), ("watch",)),
+}
+
+
+def shown_questions(job_id: str) -> list[list[str]]:
+    """Every line of the documents that reads from a system, of this job and of nothing else."""
+    pages = {"README.md", *pages_in(nav_of(ROOT))} - {"CHANGELOG.md", "docs/bad-input.md"}
+    lines = {
+        said.words[1:]
+        for page in sorted(pages)
+        for said in commands_of((ROOT / page).read_text(), page)
+        if said.whole and leaf(COMMANDS, said) in READING
+    }
+    # Others are asked for what only their reader has: an entry, a log, an account.
+    whole = [words for words in sorted(lines) if not any(map(_of_the_reader, words))]
+    return [[job_id if word == "JOB" else word for word in words] for words in whole]
+
+
+def _of_the_reader(word: str) -> bool:
+    return (word.isupper() and word != "JOB") or word in ("--log", "--slot", "--to", "3f0a")
 
 
 @asynccontextmanager
@@ -106,12 +140,27 @@ async def test_a_job_is_handed_over_followed_and_waited_for(tmp_path: Path, sens
         decision = await line_of(follower)
         waiting = sensor(task_id="wait", job_id=job_id, address=system.allocator_address)
         over = await asyncio.to_thread(waiting.poke, {})
+        addresses = {
+            "SPOTLINE_ALLOCATOR_ADDRESS": system.allocator_address,
+            "SPOTLINE_ANALYTICS_ADDRESS": system.analytics_address,
+            "SPOTLINE_PLACER_ADDRESS": system.placer_address,
+        }
+        answers = {
+            " ".join(words): await asyncio.to_thread(CliRunner().invoke, app, words, env=addresses)
+            for words in shown_questions(job_id)
+        }
 
     assert code == 0, ended
     assert ended.startswith("completed ")
     assert decision.split()[1] == job_id
     assert decision.split()[-1].startswith("DECISION_REASON_")
     assert over
+    assert len(answers) >= 15
+    # 1: something is not well, as at the end of a market.
+    wrong = {line: said.output for line, said in answers.items() if said.exit_code not in (0, 1)}
+    assert wrong == {}
+    refused = {line: said.output for line, said in answers.items() if said.exit_code == 1}
+    assert set(refused) <= {"status --system"}, refused
     assert waiting.options == {"mode": "reschedule", "poke_interval": 60, "task_id": "wait"}
 
 
@@ -169,3 +218,25 @@ def test_a_what_if_is_asked_of_a_recorded_log(
     said = capsys.readouterr().out.splitlines()
     assert "jobs cost" in said[0]
     assert [line.split(":")[0] for line in said[1:]] == ["msu", "on_demand_only", "left out"]
+
+
+@pytest.mark.slow
+async def test_the_pages_of_a_recorded_log_are_served(tmp_path: Path) -> None:
+    program = "from spotline.cli.main import app; app(prog_name='spotline')"
+    serving = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", program, "web", str(unpacked_log(tmp_path))),
+        *("--http-address", "127.0.0.1:0"),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    try:
+        said = await line_of(serving)
+        address = re.search(r"http://127\.0\.0\.1:\d+/", said)
+        assert address, said
+        opened = await asyncio.to_thread(urllib.request.urlopen, address[0], timeout=PATIENCE_S)
+        with opened:
+            assert opened.status == 200
+            assert b"<html" in opened.read()
+    finally:
+        serving.terminate()
+        await serving.wait()
