@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
@@ -85,3 +86,17 @@ class HistoryJob:
     instances: int = 0
     gpus: int = 0
     restarts: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsedWindow:
+    """What a resource was used for between two times, all lines of that window together."""
+
+    begin_s: int
+    end_s: int
+    used_s: int
+    micro: int
+    list_micro: int
+    listed_s: int
+    seconds: Mapping[Purchase, int]
+    tags: Tags
