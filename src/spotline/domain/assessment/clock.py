@@ -11,12 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
+from spotline.domain.assessment.lines import UsedWindow
 from spotline.domain.units import S_PER_HOUR
-
-if TYPE_CHECKING:
-    from spotline.domain.assessment.runs import UsedWindow
 
 _SUNDAY = 6
 _NIGHT = range(4)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
@@ -65,6 +66,20 @@ class BillReading:
     naive_rows: int = 0
     duplicate_rows: tuple[tuple[str, int], ...] = ()
     duplicate_micro: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsedWindow:
+    """What a resource was used for between two times, all lines of that window together."""
+
+    begin_s: int
+    end_s: int
+    used_s: int
+    micro: int
+    list_micro: int
+    listed_s: int
+    seconds: Mapping[Purchase, int]
+    tags: Tags
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,13 +8,13 @@ for a machine that ran through. A run within one hour is taken to begin with it.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from spotline.domain.assessment.clock import ClockChange
 from spotline.domain.assessment.facts import InstanceRun, Machine, Purchase
-from spotline.domain.assessment.lines import ExportLine, Tags
+from spotline.domain.assessment.lines import ExportLine, Tags, UsedWindow
 from spotline.domain.units import S_PER_HOUR
 
 # Two lines of one resource belong together when no more than this lies between them.
@@ -22,20 +22,6 @@ JOINED_S = 60
 _NO_TIME = -1
 _FIELDS = 7  # begin, end, used, micro, list, purchase, tags
 _PURCHASES = tuple(Purchase)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UsedWindow:
-    """What a resource was used for between two times, all lines of that window together."""
-
-    begin_s: int
-    end_s: int
-    used_s: int
-    micro: int
-    list_micro: int
-    listed_s: int
-    seconds: Mapping[Purchase, int]
-    tags: Tags
 
 
 @dataclass(slots=True)
