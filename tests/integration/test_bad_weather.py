@@ -102,7 +102,9 @@ async def test_garbage_on_every_subject_is_dead_lettered_and_changes_nothing(
 
 
 # Shorter, and longer, than an answer is waited for.
-@pytest.mark.parametrize("outage_s", [pytest.param(of, marks=pytest.mark.slow) for of in (2.0, 10.0)])
+@pytest.mark.parametrize(
+    "outage_s", [pytest.param(of, marks=pytest.mark.slow) for of in (2.0, 10.0)]
+)
 async def test_a_broker_gone_for_seconds_changes_nothing(
     tmp_path: Path, calm: Calm, outage_s: float
 ) -> None:

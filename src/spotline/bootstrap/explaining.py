@@ -64,6 +64,8 @@ def served_options(stated: object, info: ValidationInfo) -> object:
         "shadow_prices": firm,
         "couples_limits": firm,
         "rescue_room": firm,
+        "strict_reclaims": firm,
+        "nets_soft_deadlines": firm,
         "beliefs": "" if firm else shipped_priors().sha256,
         "belief_paths": 0 if firm else FEEDBACK_PATHS,
     }
@@ -78,6 +80,8 @@ SERVED = SelectorOptions(
     shadow_prices=True,
     couples_limits=True,
     rescue_room=True,
+    strict_reclaims=True,
+    nets_soft_deadlines=True,
 )
 """The options of a service whose environment states none: money has limits by default."""
 

@@ -192,6 +192,8 @@ def _options(
             shadow_prices=True,
             couples_limits=True,
             rescue_room=True,
+            strict_reclaims=True,
+            nets_soft_deadlines=True,
         ),
         priors=priors,
         outlooks=False,  # there is no time between its slots to look ahead

@@ -354,6 +354,8 @@ def _limited(
         shadow_prices=True,
         couples_limits=True,
         rescue_room=True,
+        strict_reclaims=True,
+        nets_soft_deadlines=True,
     )
     return selection, Caps(spending=spending)
 

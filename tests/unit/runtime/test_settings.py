@@ -47,7 +47,14 @@ SELECTION = {
     *("UTILITY_FLOOR_USD", "UTILITY_CEILING_USD", "WARM_START", "MOVES", "EGRESS_USD_PER_GB"),
     *("ZONE_EGRESS_USD_PER_GB", "LIMITS", "LIMIT_GRACE_S", "SPENDING", "CLOUD", "CLEARING"),
     *("BELIEFS", "STOCK_BELIEFS", "BELIEF_PATHS", "SHARED_TABLES", "SHADOW_PRICES"),
-    *("COUPLES_LIMITS", "RESCUE_ROOM", "FAIRNESS", "TENANT_SHARES"),
+    *(
+        "COUPLES_LIMITS",
+        "RESCUE_ROOM",
+        "STRICT_RECLAIMS",
+        "NETS_SOFT_DEADLINES",
+        "FAIRNESS",
+        "TENANT_SHARES",
+    ),
 }
 VARIABLES = {
     AllocatorSettings: {
@@ -144,6 +151,8 @@ HELD = {
         shadow_prices=True,
         couples_limits=True,
         rescue_room=True,
+        strict_reclaims=True,
+        nets_soft_deadlines=True,
     ),
     (PlacerSettings, "placement"): PlacerOptions(method="bace_pipe", cost="rent", moves=False),
     (AnalyticsSettings, "statistics"): StatisticsOptions(
@@ -169,6 +178,8 @@ SERVED = {
     "shadow_prices": True,
     "couples_limits": True,
     "rescue_room": True,
+    "strict_reclaims": True,
+    "nets_soft_deadlines": True,
 }
 
 

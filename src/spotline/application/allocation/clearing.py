@@ -17,6 +17,7 @@ from spotline.application.allocation.seats import (
     Bidder,
     Seat,
     TaskPlace,
+    kept_aside,
     life_worth,
     pays_to_go,
     rung_answer,
@@ -35,7 +36,7 @@ from spotline.application.allocation.tasks import (
     task_answer,
     task_view,
 )
-from spotline.domain.crowd.bids import Bid, Capacity, Cleared, Option, takes_of
+from spotline.domain.crowd.bids import Bid, Capacity, Cleared, Option
 from spotline.domain.crowd.clearing import clear
 from spotline.domain.crowd.fairness import SlotFairness, clear_fairly
 from spotline.domain.crowd.yielding import Claim, yielded_to
@@ -164,7 +165,7 @@ def _bidden(request: AllocateRequest) -> _Bidden:
     bidders = [slot.bidder(task, quotes) for task in request.tasks]
     scarce = slot.scarce(bidders)
     offers = [slot.seats(bidder, scarce) for bidder in bidders]
-    bidden = _Bidden(bidders=bidders, offers=offers, capacity=_kept_aside(bidders, offers, scarce))
+    bidden = _Bidden(bidders=bidders, offers=offers, capacity=kept_aside(bidders, offers, scarce))
     limits = SlotLimits.of(request)
     if limits is None:
         return bidden
@@ -176,34 +177,12 @@ def _bidden(request: AllocateRequest) -> _Bidden:
     if limits.allow(chosen):
         return replace(bidden, found=found)
     offers = [slot.seats(bidder, scarce, limits.bounded) for bidder in bidders]
-    capacity = limits.bounding(_kept_aside(bidders, offers, scarce))
+    capacity = limits.bounding(kept_aside(bidders, offers, scarce))
     for bidder, seats in zip(bidders, offers, strict=True):
         seats.append(slot.rest(bidder))
         for seat in seats:
             seat.option = limits.told(bidder, seat.option)
     return _Bidden(bidders=bidders, offers=offers, capacity=capacity, is_coupled=True)
-
-
-def _kept_aside(
-    bidders: Sequence[Bidder], offers: Sequence[Sequence[Seat]], capacity: Capacity
-) -> Capacity:
-    """What is scarce without the on-demand of jobs that never give theirs up.
-
-    Where a launch may have to wait, what is held stays: with nothing left to it, such a job still
-    holds some of the stock, and nobody else may count on that.
-    """
-    left = dict(capacity.on_demand)
-    for bidder, seats in zip(bidders, offers, strict=True):
-        home = bidder.places[0].offering_id
-        if home not in left or not all(takes_of(seat.option, capacity) for seat in seats):
-            continue
-        kept = bidder.task.holding.on_demand
-        left[home] = max(0, left[home] - kept)
-        for seat in seats:
-            if seat.option.offering_id == home:
-                launched = max(0, seat.option.on_demand - kept)
-                seat.option = replace(seat.option, from_stock=launched)
-    return replace(capacity, on_demand=left)
 
 
 def _bids(bidders: Sequence[Bidder], offers: Sequence[Sequence[Seat]]) -> tuple[Bid, ...]:
@@ -397,7 +376,19 @@ class _Slot:
         return [self._seat(place, spot, stock) for spot, stock in asked]
 
     def _seat(self, place: TaskPlace, spot: int, stock: int) -> Seat:
-        """What the job's policy makes of so much spot and stock at a place."""
+        """What the job's policy makes of so much spot and stock at a place.
+
+        Whose spot falls where the market takes it back was interrupted, even if it meant to give it up.
+        """
+        seat = self._told_seat(place, spot, stock)
+        held = place.task.holding.spot
+        falls = spot >= held > seat.option.spot and self._request.strict_reclaims
+        if falls and is_reclaimed(self._request, place.task):
+            return self._told_seat(place, held - 1, stock)
+        return seat
+
+    def _told_seat(self, place: TaskPlace, spot: int, stock: int) -> Seat:
+        """The seat of a job that is told no more than what is left to it."""
         key = spot, stock
         seat = place.seats.get(key)
         if seat is None:

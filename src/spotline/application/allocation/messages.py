@@ -106,7 +106,9 @@ class AllocateRequest:
 
     With `clearing` all jobs bid, and all bids are cleared together. Of an offering among
     `reclaimed_offering_ids` there was less spot, when the slot opened, than jobs held: whose spot
-    falls there was interrupted; elsewhere it yields.
+    falls there was interrupted; elsewhere it yields. With `strict_reclaims` bids count on that also
+    where a job falls of its own accord. With `nets_soft_deadlines` the safety net guards soft
+    deadlines too where tables count on a shadow price.
 
     With `tenant_weights` bids count by tenant, and the answer says what that costs.
 
@@ -134,6 +136,8 @@ class AllocateRequest:
     tenant_weights: tuple[TenantWeight, ...] = ()
     quotas: tuple[PoolQuota, ...] = ()
     budget_micro_usd: int | None = None
+    strict_reclaims: bool = False
+    nets_soft_deadlines: bool = False
 
     def __post_init__(self) -> None:
         if self.slot_s < 1:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 
 from spotline.application.allocation.messages import JobTask
 from spotline.application.allocation.tasks import AskedPolicy, answer_of
-from spotline.domain.crowd.bids import Option
+from spotline.domain.crowd.bids import Capacity, Option, takes_of
 from spotline.domain.jobs.program import Holding
 from spotline.domain.market.offering import Quote
 from spotline.domain.policies.answer import JobAnswer
@@ -110,3 +110,25 @@ def life_worth(view: PolicyView, held: Holding) -> float:
     needed_s = -(-work_left // program.rate_quanta_per_s[most])
     spared = cost_micro_usd(view.on_demand_price, most, needed_s)
     return -float(slot_cost_micro_usd(view, held) + spared)
+
+
+def kept_aside(
+    bidders: Sequence[Bidder], offers: Sequence[Sequence[Seat]], capacity: Capacity
+) -> Capacity:
+    """What is scarce without the on-demand of jobs that never give theirs up.
+
+    Where a launch may have to wait, what is held stays: with nothing left to it, such a job still
+    holds some of the stock, and nobody else may count on that.
+    """
+    left = dict(capacity.on_demand)
+    for bidder, seats in zip(bidders, offers, strict=True):
+        home = bidder.places[0].offering_id
+        if home not in left or not all(takes_of(seat.option, capacity) for seat in seats):
+            continue
+        kept = bidder.task.holding.on_demand
+        left[home] = max(0, left[home] - kept)
+        for seat in seats:
+            if seat.option.offering_id == home:
+                launched = max(0, seat.option.on_demand - kept)
+                seat.option = replace(seat.option, from_stock=launched)
+    return replace(capacity, on_demand=left)

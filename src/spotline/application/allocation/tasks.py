@@ -24,7 +24,14 @@ from spotline.domain.policies.decision import (
     is_safe,
     on_demand_to_hold,
 )
-from spotline.domain.policies.interface import START, Memory, Policy, PolicyView, WindowForecast
+from spotline.domain.policies.interface import (
+    START,
+    Memory,
+    Outlook,
+    Policy,
+    PolicyView,
+    WindowForecast,
+)
 from spotline.domain.policies.prediction import window_forecast
 from spotline.domain.policies.registry import FALLBACK_POLICY_ID, policy_named
 from spotline.domain.remembered import Same
@@ -87,8 +94,8 @@ def move_margin_micro_usd(home: PolicyView) -> float:
     full_slot = cost_micro_usd(
         home.on_demand_price, home.program.max_instances, home.program.slot_s
     )
-    priced = home.outlook is not None and home.outlook.table.terms.spot_surcharge > 0
-    return full_slot * (CROWDED_MARGIN_PPM if priced else MOVE_MARGIN_PPM) / PPM
+    margin = CROWDED_MARGIN_PPM if is_priced(home.outlook) else MOVE_MARGIN_PPM
+    return full_slot * margin / PPM
 
 
 def moved_task(task: JobTask, alternative: Alternative, home: PolicyView) -> JobTask:
@@ -205,6 +212,7 @@ def task_view(
         pending_overhead_s=task.pending_overhead_s,
         unsaved_quanta=task.unsaved_quanta,
     )
+    outlook = outlook_of(task.table_use, program, request.laws)
     return PolicyView(
         program=program,
         elapsed_slots=task.elapsed_slots,
@@ -222,10 +230,16 @@ def task_view(
         slot_left_s=request.slot_s - request.offset_s,
         spent_micro_usd=task.spent_micro_usd,
         spot_firm=task.spot_firm,
-        outlook=outlook_of(task.table_use, program, request.laws),
+        outlook=outlook,
         reserve_slots=reserve_slots,
         rescue_instances=task.rescue_instances,
+        nets_soft_deadlines=request.nets_soft_deadlines and is_priced(outlook),
     )
+
+
+def is_priced(outlook: Outlook | None) -> bool:
+    """Whether a table counts on a shadow price of spot at its place."""
+    return outlook is not None and outlook.table.terms.spot_surcharge > 0
 
 
 def is_interrupted(request: AllocateRequest, task: JobTask, spot_available: int) -> bool:

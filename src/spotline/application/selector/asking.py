@@ -59,6 +59,8 @@ def allocate_request(
         tenant_weights=tenant_weights(state, (task.job.tenant for task in tasks), options),
         quotas=limits.quotas,
         budget_micro_usd=limits.budget_micro_usd,
+        strict_reclaims=state.clearing and options.strict_reclaims,
+        nets_soft_deadlines=state.clearing and options.nets_soft_deadlines,
     )
 
 

@@ -54,6 +54,12 @@ class SelectorOptions:
     With `rescue_room` a job with a hard deadline lives only where the stock of on-demand is enough to save
     it beside all others that count on it, if there is such a place (ADR 0075).
 
+    With `strict_reclaims` a bid counts as interrupted wherever the market takes spot back and the job would
+    hold less of it than before, as the selector will see it, also where the job gives it up by itself (ADR 0082).
+
+    With `nets_soft_deadlines` the safety net also guards soft deadlines of jobs whose table counts on a
+    shadow price: what such a table waits for may go to others, slot after slot (ADR 0082).
+
     `fairness` is the most that a tenant's bids count against another's where bids are cleared (1: all
     count the same): whose jobs saved a smaller share against on-demand counts for more (ADR 0069).
     `tenant_shares` says how much a tenant is due to save against others: `research=2`, others 1.
@@ -99,6 +105,8 @@ class SelectorOptions:
     stock_beliefs: str = ""
     belief_paths: int = 0
     rescue_room: bool = False
+    strict_reclaims: bool = False
+    nets_soft_deadlines: bool = False
 
     def __post_init__(self) -> None:
         if self.rule not in RULES:
@@ -153,6 +161,8 @@ def where_uncounted(options: SelectorOptions) -> SelectorOptions:
         shadow_prices=False,
         couples_limits=False,
         rescue_room=False,
+        strict_reclaims=False,
+        nets_soft_deadlines=False,
         beliefs=shipped_priors().sha256,
         belief_paths=FEEDBACK_PATHS,
     )

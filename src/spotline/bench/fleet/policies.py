@@ -23,7 +23,13 @@ SDP = "sdp"
 RULES = ("msu", "uniform_progress", "on_demand_only", EDF)
 POLICY_NAMES = (SPOTLINE, SDP, *RULES)
 # How `spotline up` decides: what is measured is what is shipped.
-SHIPPED = SelectorOptions(clearing=True, shadow_prices=True, rescue_room=True)
+SHIPPED = SelectorOptions(
+    clearing=True,
+    shadow_prices=True,
+    rescue_room=True,
+    strict_reclaims=True,
+    nets_soft_deadlines=True,
+)
 # What these do depends on nothing that was learned.
 UNLEARNED = RULES
 
@@ -72,7 +78,14 @@ def run_policy(
         The registry has no policy of this name, and it is neither `spotline` nor `edf`.
     """
     if name != SPOTLINE:
-        options = replace(options, clearing=False, shadow_prices=False, rescue_room=False)
+        options = replace(
+            options,
+            clearing=False,
+            shadow_prices=False,
+            rescue_room=False,
+            strict_reclaims=False,
+            nets_soft_deadlines=False,
+        )
     if name in RULES:
         options = replace(options, beliefs="")
     if name != EDF:

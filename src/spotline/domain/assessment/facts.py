@@ -71,7 +71,8 @@ class RebuiltJob:
     what it would take without an interruption. `begin_s` to `end_s` also spans waits between runs.
     `restarts` counts how often runs of it ended and others took their place. `egress_micro` is what
     the bill asks for its traffic and disks, `failed_micro` what was paid for runs that ended too soon
-    to have done anything (launches that failed); both are part of `paid_micro`.
+    to have done anything (launches that failed); both are part of `paid_micro`. So is `committed_micro`,
+    what was paid for the share `committed_ppm` of its instance-time that ran on commitments.
     """
 
     job_id: str
@@ -88,6 +89,8 @@ class RebuiltJob:
     failed_micro: int = 0
     rebuilt_by: Rebuilding = Rebuilding.TAG
     spot_share_ppm: int = 0
+    committed_ppm: int = 0
+    committed_micro: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -225,6 +225,7 @@ def job_of(group: JobRuns, prices: Mapping[tuple[str, str, str], int]) -> Rebuil
     # Jobs of ours grow and shrink, and go on meanwhile; of others a gang is taken to wait for all.
     elastic = any(mark_of(run.tags, JOB_TAGS[:1]) for run in worked)
     spot_s = sum(run.seconds for run in worked if run.purchase is Purchase.SPOT)
+    committed = [run for run in worked if run.purchase is Purchase.COMMITTED]
     listed = sum(list_price(run, prices) * run.seconds for run in worked)
     return RebuiltJob(
         job_id=group.job_id,
@@ -241,6 +242,8 @@ def job_of(group: JobRuns, prices: Mapping[tuple[str, str, str], int]) -> Rebuil
         failed_micro=sum(run.paid_micro for run in failed),
         rebuilt_by=group.rebuilt_by,
         spot_share_ppm=spot_s * PPM // seconds if seconds else 0,
+        committed_ppm=sum(run.seconds for run in committed) * PPM // seconds if seconds else 0,
+        committed_micro=sum(run.paid_micro for run in committed),
     )
 
 

@@ -65,6 +65,7 @@ def settle_wish(policy: Policy, view: PolicyView, choice: Choice) -> SlotDecisio
     wish = choice.holding
     # Without a table it is unknown what being late costs.
     netted = view.program.hard or policy.nets_soft_deadlines or view.outlook is None
+    netted = netted or view.nets_soft_deadlines
     spot, on_demand, reason = _settle(
         layout.row, view_row(view), wish.spot, wish.on_demand, netted, layout.by_count
     )

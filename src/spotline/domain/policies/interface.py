@@ -54,7 +54,8 @@ class PolicyView:
 
     `reserve_slots` is for how many slots a launch of on-demand may stay out of stock (0: there is
     always some); a stock-out hits launches, never what is held. `rescue_instances` is the count
-    that on-demand is ever in stock for, 0 for the job's largest.
+    that on-demand is ever in stock for, 0 for the job's largest. `nets_soft_deadlines` says that the
+    safety net guards a soft deadline too, whatever the policy says of it.
     """
 
     program: JobProgram
@@ -72,6 +73,7 @@ class PolicyView:
     outlook: Outlook | None = None
     reserve_slots: int = 0
     rescue_instances: int = 0
+    nets_soft_deadlines: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

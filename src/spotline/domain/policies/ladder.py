@@ -270,6 +270,8 @@ def climb(
     program, params = view.program, params_of(policy)
     if params is None:
         raise ValueError(f"{policy.policy_id} has no compiled form")
+    if view.nets_soft_deadlines:
+        params = params._replace(nets_soft_deadlines=1)
     layout = lay_out(program)
     window = 0
     if ahead is not None:
@@ -298,14 +300,19 @@ def climb(
         worths,
         np.array(asks, dtype=np.int64).reshape((len(asks), 3)),
     )
-    laid_out, worth = rungs.tolist(), found.tolist()
-    if view.outlook is not None and view.elapsed_slots < program.deadline_slots:
-        own = view.outlook.table.own_worth
-        worth = [
-            each if rung[REASON] == _CLOSED else each + own
-            for rung, each in zip(laid_out, worth, strict=True)
-        ]
-    return Ladder(laid_out, worth, memories, policy, memory)
+    laid_out = rungs.tolist()
+    return Ladder(laid_out, _own_worths(view, laid_out, found.tolist()), memories, policy, memory)
+
+
+def _own_worths(view: PolicyView, rungs: list[list[int]], worths: list[float]) -> list[float]:
+    """Worths by the table of a class are less by what the job's own value is more."""
+    if view.outlook is None or view.elapsed_slots >= view.program.deadline_slots:
+        return worths
+    own = view.outlook.table.own_worth
+    return [
+        worth if rung[REASON] == _CLOSED else worth + own
+        for rung, worth in zip(rungs, worths, strict=True)
+    ]
 
 
 _SHORT = np.full(1, -1, dtype=np.int64)

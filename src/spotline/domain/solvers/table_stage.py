@@ -37,6 +37,8 @@ from spotline.domain.solvers.window_grid import Sets
 TableArray = npt.NDArray[np.float32]
 
 _NEVER = -1e18
+# More work than there is.
+_ALL = 1 << 62
 
 
 class Gains(NamedTuple):
@@ -184,94 +186,114 @@ def stage(
     for c in range(count):
         if sets.spot[c] <= offer.spot and sets.on_demand[c] <= offer.on_demand:
             paid[c] = slot_cost(offer, Held(sets.spot[c], sets.on_demand[c]))
+    worth = np.empty((CHANGES, count, after.shape[2]))
     for level in range(gains.next_level.shape[1]):
-        _stage_level(level, sets, gains, offer.spot, goal, paid, after, value)
+        _weigh(level, gains, goal, paid, after, worth)
+        _take_best(gains.same_kind[:, level], sets, offer.spot, worth, value[:, level])
 
 
-@part
-def _stage_level(
-    level: int,
-    sets: Sets,
-    gains: Gains,
-    spot_available: int,
-    goal: Goal,
-    paid: FloatArray,
-    after: TableArray,
-    value: FloatArray,
-) -> None:
-    # Taken apart once: this is the innermost loop of all planning.
-    spot, cover_start, covers = sets.spot, sets.cover_start, sets.covers
-    count = spot.shape[0]
-    worth = np.empty((CHANGES, count))
-    shrunk = np.empty(count)
-    for j in range(after.shape[2]):
-        _weigh(level, j, gains, goal, paid, after, worth)
-        grow = _NEVER
-        launch = _NEVER
-        broken = _NEVER
-        for c in range(count):
-            grow = max(grow, worth[GROW, c])
-            launch = max(launch, worth[LAUNCH, c])
-            broken = max(broken, worth[BROKEN, c])
-        for c in range(count):
-            shrunk[c] = worth[SHRINK, c]
-            for k in range(cover_start[c], cover_start[c + 1]):
-                shrunk[c] = max(shrunk[c], shrunk[covers[k]])
-            if c == 0:
-                best = launch
-            elif spot[c] > spot_available:
-                best = broken
-            else:
-                best = max(worth[KEEP, c], grow, shrunk[c])
-            value[c, level, j] = best if best > _NEVER else 0.0
+# Whole rows of cells at a time, without a branch: this is the innermost loop of all planning.
 
 
 @part
 def _weigh(
-    level: int,
-    j: int,
-    gains: Gains,
-    goal: Goal,
-    paid: FloatArray,
-    after: TableArray,
-    worth: FloatArray,
+    level: int, gains: Gains, goal: Goal, paid: FloatArray, after: TableArray, worth: FloatArray
 ) -> None:
-    """What holding each set leads to from cell `j`, which stands for j + 1 cells of work left."""
-    left = (j + 1) * gains.cell
+    """What holding each set leads to; cell `j` stands for j + 1 cells of work left.
+
+    Of classes of change that lose as much time only the first is weighed.
+    """
     for kind in range(CHANGES):
-        same = gains.same_kind[kind, level]
         to = gains.next_level[kind, level]
+        if gains.same_kind[kind, level] != kind:
+            continue
         for c in range(paid.shape[0]):
-            if same != kind:
-                worth[kind, c] = worth[same, c]
-            elif paid[c] < 0.0:
-                worth[kind, c] = _NEVER
+            row = worth[kind, c]
+            if paid[c] < 0.0:
+                row[:] = _NEVER
             elif c == 0:
-                worth[kind, c] = after[0, 0, j]
-                if goal.hard and not _in_time(left, 0, 0, gains, goal):
-                    worth[kind, c] = _NEVER
-            elif gains.quanta[kind, level, c] >= left:
-                worth[kind, c] = goal.finish - paid[c]
+                row[:] = after[0, 0]
+                _forbid_late(row, 0, 0, _rescued_quanta(0, 0, gains, goal), gains.cell)
             else:
-                low = j - gains.whole[kind, level, c]
-                part = gains.part[kind, level, c]
-                if low <= 0:
-                    v = float(after[c, to, 0])
-                elif part == 0.0:
-                    v = float(after[c, to, low])
-                else:
-                    v = (1.0 - part) * after[c, to, low] + part * after[c, to, low - 1]
-                worth[kind, c] = v - paid[c]
-                rest = left - gains.quanta[kind, level, c]
-                if goal.hard and c != gains.forced and not _in_time(rest, c, to, gains, goal):
-                    worth[kind, c] = _NEVER
+                whole, part = gains.whole[kind, level, c], gains.part[kind, level, c]
+                _weigh_set(row, after[c, to], whole, part, paid[c], goal.finish)
+                if c != gains.forced:
+                    saved = _rescued_quanta(c, to, gains, goal)
+                    _forbid_late(row, whole, gains.quanta[kind, level, c], saved, gains.cell)
 
 
 @part
-def _in_time(left: int, c: int, level: int, gains: Gains, goal: Goal) -> bool:
-    """Whether the rescue, from this set and level pending, still meets the deadline."""
-    needed = -(-left // gains.rescue_rate) + gains.rescue_s[c, level]
-    return bool(-(-needed // gains.slot_s) + gains.waits[c] <= goal.slots_left)
+def _weigh_set(
+    row: FloatArray,
+    after: npt.NDArray[np.float32],
+    whole: int,
+    part: float,
+    paid: float,
+    finish: int,
+) -> None:
+    """What holding a set leads to that does `whole` cells of work and `part` of one more."""
+    cells = row.shape[0]
+    row[: min(whole, cells)] = finish - paid
+    if whole < cells:
+        row[whole] = after[0] - paid
+    if part == 0.0:
+        for j in range(whole + 1, cells):
+            row[j] = after[j - whole] - paid
+    else:
+        for j in range(whole + 1, cells):
+            row[j] = (1.0 - part) * after[j - whole] + part * after[j - whole - 1] - paid
+
+
+@part
+def _rescued_quanta(c: int, level: int, gains: Gains, goal: Goal) -> int:
+    """The most work that the rescue, from this set and level pending, does by a hard deadline."""
+    if not goal.hard:
+        return _ALL
+    waits, lost_s = int(gains.waits[c]), int(gains.rescue_s[c, level])
+    return ((goal.slots_left - waits) * gains.slot_s - lost_s) * gains.rescue_rate
+
+
+@part
+def _forbid_late(row: FloatArray, first: int, gained: int, saved: int, cell: int) -> None:
+    """No cell, from the `first` on, of which more is left than can be `saved`, once this is gained."""
+    if saved < _ALL:
+        row[min(row.shape[0], max(first, (saved + gained) // cell)) :] = _NEVER
+
+
+@part
+def _take_best(
+    same_kind: IntArray, sets: Sets, spot_available: int, worth: FloatArray, value: FloatArray
+) -> None:
+    """The best that can follow on each set held; `value` has shape (sets, cells)."""
+    spot, cover_start, covers = sets.spot, sets.cover_start, sets.covers
+    count, cells = value.shape
+    most = np.full((CHANGES, cells), _NEVER)
+    for kind in range(CHANGES):
+        if same_kind[kind] == kind:
+            for c in range(count):
+                _raise_to(most[kind], worth[kind, c])
+    shrunk = np.empty((count, cells))
+    for c in range(count):
+        shrunk[c] = worth[same_kind[SHRINK], c]
+        for k in range(cover_start[c], cover_start[c + 1]):
+            _raise_to(shrunk[c], shrunk[covers[k]])
+        best = value[c]
+        if c == 0:
+            best[:] = most[same_kind[LAUNCH]]
+        elif spot[c] > spot_available:
+            best[:] = most[same_kind[BROKEN]]
+        else:
+            best[:] = worth[same_kind[KEEP], c]
+            _raise_to(best, most[same_kind[GROW]])
+            _raise_to(best, shrunk[c])
+        for j in range(cells):
+            best[j] = best[j] if best[j] > _NEVER else 0.0
+
+
+@part
+def _raise_to(row: FloatArray, other: FloatArray) -> None:
+    for j in range(row.shape[0]):
+        row[j] = max(row[j], other[j])
 
 
 @part
@@ -297,6 +319,7 @@ def solve_life(
         after[slots - 1, :, :, :, :, j] = terminal[j]
     now = np.zeros(shape)
     mixed = np.zeros(shape)
+    flat_now, flat_mixed = now.reshape(runs, prices, -1), mixed.reshape(runs, prices, -1)
     for t in range(slots - 1, 0, -1):
         finish = values[t + 1] if t + 1 <= terms.end_slots else 0
         goal = Goal(finish, slots - t - 1, terms.hard)
@@ -308,18 +331,24 @@ def solve_life(
                 stage(sets, gains, met, goal, after[t, r, p], now[r, p])
         for r in range(runs):
             for p in range(prices):
-                mixed[r, p] = 0.0
-                for q in range(prices):
-                    if law.price_matrix[p, q] > 0.0:
-                        mixed[r, p] += law.price_matrix[p, q] * now[r, q]
+                _mix(law.price_matrix[p], flat_now[r], flat_mixed[r, p])
         for r in range(runs):
             for p in range(prices):
-                now[r, p] = 0.0
-                for s in range(runs):
-                    if law.run_matrix[r, s] > 0.0:
-                        now[r, p] += law.run_matrix[r, s] * mixed[s, p]
+                _mix(law.run_matrix[r], flat_mixed[:, p], flat_now[r, p])
                 after[t - 1, r, p] = now[r, p]
     return after
+
+
+@part
+def _mix(chances: FloatArray, values: FloatArray, mean: FloatArray) -> None:
+    """The mean of rows of `values`, in the order of `chances`."""
+    mean[:] = 0.0
+    for at in range(chances.shape[0]):
+        chance = chances[at]
+        if chance > 0.0:
+            row = values[at]
+            for j in range(mean.shape[0]):
+                mean[j] += chance * row[j]
 
 
 @rule

@@ -14,15 +14,18 @@ from spotline.application.allocation import clearing
 from spotline.application.allocation.allocate import allocate
 from spotline.application.allocation.clearing import slot_bids
 from spotline.application.allocation.messages import AllocateRequest, JobTask
-from spotline.application.allocation.tasks import program_of
-from spotline.application.allocation.value_tables import table_spec
+from spotline.application.allocation.tasks import is_saved, program_of, task_view
+from spotline.application.allocation.value_tables import surcharged, table_spec
+from spotline.domain.crowd.bids import Option
 from spotline.domain.events.market import SlotOpened
 from spotline.domain.jobs.job import Job
 from spotline.domain.jobs.lot import Lot, holding_of
+from spotline.domain.jobs.program import Holding
 from spotline.domain.market.law import MarketLaw, StateSpace, quantised_rows
 from spotline.domain.market.named_law import NamedLaw
 from spotline.domain.market.slot_quote import SlotQuote
 from spotline.domain.policies.answer import DecisionReason
+from spotline.domain.policies.contention import ResidualCapacity
 from spotline.domain.solvers.table_spec import TableUse
 from tests.depth import examples
 from tests.fakes.allocator import (
@@ -64,12 +67,15 @@ def crowd_job(index: int) -> Job:
 
 
 @cache
-def table_use(index: int, shared: bool) -> TableUse:
+def table_use(index: int, shared: bool, priced: bool) -> TableUse:
+    return use_of(crowd_job(index), shared=shared, priced=priced)
+
+
+def use_of(owner: Job, *, shared: bool, priced: bool = False) -> TableUse:
     place = offering(EAST)
+    program = program_of(owner, EAST, place.instance_type, SLOT_S, START_NS, place.notice_lead_s)
     spec = table_spec(
-        program_of(
-            crowd_job(index), EAST, place.instance_type, SLOT_S, START_NS, place.notice_lead_s
-        ),
+        program,
         LAW,
         place,
         first_slot_start_ns=START_NS,
@@ -77,6 +83,8 @@ def table_use(index: int, shared: bool) -> TableUse:
         on_demand_available=100,
         taken=None if shared else 0,
     )
+    if priced:
+        spec = surcharged(spec, 1_250_000, program, LAW.law)
     return TableUse(table=spec, run_state=1)
 
 
@@ -104,7 +112,7 @@ def tasks(draw: st.DrawFn, index: int) -> JobTask:
         spent_micro_usd=draw(st.sampled_from((0, 29_000_000))),
         memory=draw(st.sampled_from(((), (3,)))) if policy == "ahanp(0.5)" else (),
         spot_firm=draw(st.booleans()),
-        table_use=None if table is None else table_use(index, table),
+        table_use=None if table is None else table_use(index, table, draw(st.booleans())),
         on_demand_reserve_slots=draw(st.sampled_from((0, 2))),
         rescue_instances=draw(st.sampled_from((0, one.allowed_counts[0]))),
         unsaved_quanta=progress // 7,
@@ -140,6 +148,8 @@ def requests(draw: st.DrawFn) -> AllocateRequest:
         laws=(LAW,),
         clearing=True,
         reclaimed_offering_ids=draw(st.sampled_from(((), (EAST,)))),
+        strict_reclaims=draw(st.booleans()),
+        nets_soft_deadlines=draw(st.booleans()),
     )
 
 
@@ -151,6 +161,114 @@ def test_rungs_of_a_ladder_are_what_the_policy_answers_one_by_one(request: Alloc
     with patch.object(clearing, "can_climb", lambda policy, view: False):
         assert slot_bids(request) == bids
         assert allocate(request) == answer
+
+
+def falls(request: AllocateRequest) -> list[tuple[Option, bool]]:
+    """Bids for less spot than is held, and whether one that was interrupted would keep its deadline."""
+    quotes = {quoted.quote.offering_id: quoted.quote for quoted in request.quotes}
+    left = ResidualCapacity(request.quotes)
+    found = []
+    for task, bid in zip(request.tasks, slot_bids(request).bids, strict=True):
+        for option in bid.options:
+            if option.spot < task.holding.spot:
+                told = replace(task, interrupted=True)
+                view = task_view(request, told, quotes[EAST], left)
+                held = Holding(spot=option.spot, on_demand=option.on_demand)
+                found.append((option, is_saved(view, held)))
+    return found
+
+
+def test_a_job_that_gives_spot_up_is_as_safe_as_one_that_lost_it() -> None:
+    # With 2 of its 4 the job meets its deadline to the second, unless they were taken from it.
+    short = job("short", deadline_slots=10, counts=(2, 4))
+    program = program_of(short, EAST, offering(EAST).instance_type, SLOT_S, START_NS, None)
+    seconds = SLOT_S - program.shrink_s
+    task = JobTask(
+        job=short,
+        policy_id="sdp",
+        offering_id=EAST,
+        instance_type=offering(EAST).instance_type,
+        first_slot_start_ns=START_NS,
+        elapsed_slots=program.deadline_slots - 1,
+        progress_quanta=program.work_quanta - program.rate_quanta_per_s[2] * seconds,
+        holding=Lot(offering_id=EAST, spot=4),
+        interrupted=False,
+        pending_overhead_s=0,
+        spent_micro_usd=0,
+        memory=(),
+        spot_firm=True,
+        table_use=use_of(short, shared=False),
+    )
+    request = AllocateRequest(
+        slot=0,
+        revision=0,
+        offset_s=0,
+        slot_s=SLOT_S,
+        quotes=slot_opened(0, spot=4).quotes,
+        forecast=None,
+        reason=DecisionReason.POLICY,
+        tasks=(task,),
+        laws=(LAW,),
+        clearing=True,
+        reclaimed_offering_ids=(EAST,),
+    )
+
+    strict = replace(request, strict_reclaims=True)
+
+    # As logs of before have it: giving up two looked safe, and the deadline was missed.
+    assert [kept for option, kept in falls(request) if option.safe] == [False]
+    assert holding_of(allocate(request).answers[0].lots) == Holding(spot=2, on_demand=0)
+    assert all(kept for option, kept in falls(strict) if option.safe)
+    assert holding_of(allocate(strict).answers[0].lots).instances == 4
+
+
+def patient(*, priced: bool) -> AllocateRequest:
+    """A soft deadline that on-demand just meets, on a market whose spot is gone for now."""
+    soft = job("soft", deadline_slots=6, late_slots=60, counts=(4,), instance_hours=8.0)
+    program = program_of(soft, EAST, offering(EAST).instance_type, SLOT_S, START_NS, None)
+    task = JobTask(
+        job=soft,
+        policy_id="sdp",
+        offering_id=EAST,
+        instance_type=offering(EAST).instance_type,
+        first_slot_start_ns=START_NS,
+        elapsed_slots=program.deadline_slots - 1,
+        progress_quanta=program.work_quanta - program.rate_quanta_per_s[4] * SLOT_S // 2,
+        holding=Lot(offering_id=EAST),
+        interrupted=False,
+        pending_overhead_s=0,
+        spent_micro_usd=0,
+        memory=(),
+        spot_firm=True,
+        table_use=use_of(soft, shared=False, priced=priced),
+    )
+    return AllocateRequest(
+        slot=0,
+        revision=0,
+        offset_s=0,
+        slot_s=SLOT_S,
+        quotes=slot_opened(0, spot=0).quotes,
+        forecast=None,
+        reason=DecisionReason.POLICY,
+        tasks=(task,),
+        laws=(LAW,),
+        clearing=True,
+    )
+
+
+def test_a_soft_deadline_waits_for_spot_that_has_a_price_no_longer_than_on_demand_meets_it() -> (
+    None
+):
+    request = patient(priced=True)
+    alone = patient(priced=False)
+
+    def held(asked: AllocateRequest) -> Holding:
+        return holding_of(allocate(asked).answers[0].lots)
+
+    assert held(request).instances == 0
+    assert held(replace(request, nets_soft_deadlines=True)) == Holding(spot=0, on_demand=4)
+    # Alone nobody else takes what it waits for.
+    assert held(replace(alone, nets_soft_deadlines=True)) == held(alone)
 
 
 def test_on_demand_that_is_held_where_a_launch_may_wait_is_no_one_elses() -> None:
