@@ -128,7 +128,7 @@ class BillFile:
     """
 
     def __init__(self, path: Path) -> None:
-        self._tables = [BillTable(each) for each in _files(path)]
+        self._tables = [BillTable(each) for each in files_of(path)]
         self._kind = _kind_of(self._tables[0])
         for table in self._tables[1:]:
             if _kind_of(table) is not self._kind:
@@ -196,8 +196,14 @@ class BillFile:
             self._naive += reader.naive
 
 
-def _files(path: Path) -> Sequence[Path]:
-    """The file, or of a folder the files of an export, wherever in it; in order of their names."""
+def files_of(path: Path) -> Sequence[Path]:
+    """The file, or of a folder the files of an export, wherever in it; in order of their names.
+
+    Raises
+    ------
+    ContractError
+        It is a folder without any.
+    """
     if not path.is_dir():
         return (path,)
     found = sorted(each for each in path.rglob("*") if each.name.endswith(_ENDINGS))

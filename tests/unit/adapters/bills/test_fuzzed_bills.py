@@ -12,6 +12,7 @@ import pytest
 from spotline.adapters.bills.assessing import read_assessed
 from spotline.adapters.histories.reading import read_history
 from spotline.contracts.errors import ContractError
+from tests.depth import examples
 from tests.fakes.bills import cur, focus, gcp
 from tests.fakes.bills.drawn import AWS_KINDS, GCP_KINDS, Drawn
 from tests.fakes.mutation import changed_bytes, changed_text, only_raises
