@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from spotline.adapters.bills.reading import files_of
 from spotline.adapters.whole_file import opened
 
 _CHUNK = 1 << 20
@@ -37,17 +38,20 @@ class AssessmentSources:
 
 
 def read_file(option: str, path: Path) -> ReadFile:
-    """Name a file by its bytes.
+    """Name a file by its bytes, a folder by those of the bill's files in it, in order of their names.
 
     Raises
     ------
+    ContractError
+        It is a folder without any.
     OSError
         It cannot be read.
     """
     digest = hashlib.sha256()
-    with opened(path) as stream:
-        while chunk := stream.read(_CHUNK):
-            digest.update(chunk)
+    for each in files_of(path):
+        with opened(each) as stream:
+            while chunk := stream.read(_CHUNK):
+                digest.update(chunk)
     return ReadFile(option=option, path=str(path), sha256=digest.hexdigest())
 
 
