@@ -69,6 +69,20 @@ class BillReading:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UsedWindow:
+    """What a resource was used for between two times, all lines of that window together."""
+
+    begin_s: int
+    end_s: int
+    used_s: int
+    micro: int
+    list_micro: int
+    listed_s: int
+    seconds: Mapping[Purchase, int]
+    tags: Tags
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryJob:
     """A job as the scheduler that ran it remembers it.
 
