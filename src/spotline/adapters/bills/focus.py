@@ -53,6 +53,7 @@ OPTIONAL = (
     "SkuPriceDetails",
     "Tags",
     "x_UsageType",
+    "x_SkuDetails",
     "x_JobId",
     "x_Tenant",
     "x_OfferingId",
@@ -109,6 +110,7 @@ class _Row(NamedTuple):
     sku_details: Any
     tags: Any
     usage_type: Any
+    more: Any
     job: Any
     tenant: Any
     offering: Any
@@ -269,7 +271,7 @@ def _machine(row: _Row) -> Machine | None:
         found = dict(tags(details, "SkuPriceDetails"))
         kind = found.get("InstanceType", "")
         gpus = int(found["GpuCount"]) if found.get("GpuCount", "").isdigit() else 0
-    kind = kind or _named_in(row.usage_type, row.description, row.meter, row.sku)
+    kind = kind or _named_in(row.usage_type, row.description, row.meter, row.sku, row.more)
     if not kind:
         return None
     return _machine_at(row.provider or "", row.region or "", row.zone or "", kind, gpus)

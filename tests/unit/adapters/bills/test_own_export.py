@@ -63,3 +63,32 @@ def test_instance_hours_are_those_that_were_held(rows, tmp_path):
 
     rebuilt_s = sum(job.work_s * job.instances for job in bill.jobs)
     assert rebuilt_s == pytest.approx(held_s, rel=0.001)
+
+
+def test_what_of_a_plan_nobody_used_is_no_job_s(rows, tmp_path):
+    """A lot that a savings plan covered: it costs its share of the plan, the rest stands apart."""
+    held = next(row for row in rows if row["x_Instances"] == "4")
+    covered = held | {
+        "BilledCost": "0.000000",
+        "EffectiveCost": "3.000001",
+        "PricingCategory": "Committed",
+        "CommitmentDiscountId": "plan-1",
+        "CommitmentDiscountStatus": "Used",
+        "CommitmentDiscountType": "Savings plan",
+    }
+    unused = covered | {
+        "EffectiveCost": "1.500000",
+        "CommitmentDiscountStatus": "Unused",
+        "x_JobId": "",
+    }
+    write_focus(tmp_path / "bill.csv", [covered, unused])
+
+    bill = read_assessed(tmp_path / "bill.csv", jobs=None, prices=None)
+
+    (job,) = bill.jobs
+    assert (bill.paid_micro, bill.unused_micro, bill.apart_micro) == (4_500_001, 1_500_000, 0)
+    assert (job.instances, job.paid_micro, job.spot_share_ppm) == (4, 3_000_001, 0)
+    assert {(each.kind, each.micro) for each in bill.findings} == {
+        ("savings_plan", 3_000_001),
+        ("unused_commitment", 1_500_000),
+    }
