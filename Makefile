@@ -9,11 +9,14 @@ export PYTHONDONTWRITEBYTECODE :=
 PYTHON ?= python3
 VENV := .venv
 TRAIN_VENV := .venv-train
+DOCS_VENV := .venv-docs
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.setup-done
 TRAIN_STAMP := $(TRAIN_VENV)/.setup-done
+DOCS_STAMP := $(DOCS_VENV)/.setup-done
 LOCK := requirements/lock.txt
 TRAIN_LOCK := requirements/train.txt
+DOCS_LOCK := requirements/docs.txt
 RELEASED := protos/released
 VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' src/spotline/__init__.py)
 
@@ -44,6 +47,14 @@ $(TRAIN_STAMP): $(TRAIN_LOCK) pyproject.toml tools/setup.sh tools/setup_train.sh
 	@PYTHON="$(PYTHON)" TORCH="$(TORCH)" tools/setup_train.sh "$(TRAIN_VENV)" "$(TRAIN_LOCK)"
 	@touch $@
 
+.PHONY: setup-docs
+setup-docs: $(DOCS_STAMP) ## create .venv-docs: what builds the documents as a site, about 100 MB
+	@:
+
+$(DOCS_STAMP): $(DOCS_LOCK) tools/setup_docs.sh
+	@PYTHON="$(PYTHON)" tools/setup_docs.sh "$(DOCS_VENV)" "$(DOCS_LOCK)"
+	@touch $@
+
 .PHONY: lock
 lock: ## resolve pyproject.toml into requirements/ (make lock UPGRADE=1 moves the pins)
 	PYTHON="$(PYTHON)" tools/lock.sh $(if $(UPGRADE),--upgrade)
@@ -71,6 +82,12 @@ kernels-of-tests: kernels ## compile what tests alone call, too: they find it co
 .PHONY: train-demo
 train-demo: setup-train ## train four small models for real, interrupted and resumed: ten minutes (ARGS=...)
 	@$(TRAIN_VENV)/bin/spotline train-demo $(ARGS)
+
+.PHONY: docs
+docs: setup setup-docs ## build the documents into site/, links, anchors and commands checked (open site/index.html)
+	$(BIN)/python -m pytest -n0 -q tests/architecture/test_documents.py tests/architecture/test_documented_commands.py
+	NO_MKDOCS_2_WARNING=1 $(DOCS_VENV)/bin/python -m mkdocs build --strict --clean
+	$(DOCS_VENV)/bin/python -m tools.documents.built site
 
 .PHONY: test
 test: setup ## the whole suite but the slow and e2e tests (ARGS=... for pytest; PLANTS=1: and a planted bug of each family)
@@ -138,8 +155,9 @@ imports: setup ## the import contracts of pyproject.toml
 	$(BIN)/lint-imports --no-logo
 
 .PHONY: protos
-protos: setup ## generate src/spotline/api/v1 from protos/
+protos: setup ## generate src/spotline/api/v1 and docs/api from protos/
 	$(BIN)/python tools/generate_protos.py src
+	$(BIN)/python -m tools.document_protos
 
 .PHONY: protos-check
 protos-check: setup ## is the committed generated code what protos/ gives?
@@ -201,10 +219,10 @@ goldens: setup ## make these goldens again: only where decisions are meant to ch
 # --- tidy ---------------------------------------------------------------------------------------
 
 .PHONY: clean
-clean: ## remove what was built; keep .venv and .venv-train
-	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache src/*.egg-info
+clean: ## remove what was built; keep .venv and its like
+	rm -rf build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache src/*.egg-info
 	find src services tests tools -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .PHONY: distclean
-distclean: clean ## remove .venv and .venv-train too
-	rm -rf $(VENV) $(TRAIN_VENV)
+distclean: clean ## remove .venv, .venv-train and .venv-docs too
+	rm -rf $(VENV) $(TRAIN_VENV) $(DOCS_VENV)

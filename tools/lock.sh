@@ -50,6 +50,10 @@ compile --constraints "$pins" "${deployed[@]}" --output-file requirements/clouds
     awk '/^[^ #]/ { kept = !/^(torch|triton|nvidia-[^=]*|cuda-[^=]*)==/ } kept || /^#/' \
         "$scratch/train.txt"
 } > requirements/train.txt
+# What builds the documents: nothing of Spotline runs there, so it need not agree with the others.
+"$scratch/venv/bin/uv" pip compile --group docs --output-file requirements/docs.txt \
+    --quiet --universal --python-version 3.11 --generate-hashes \
+    --no-emit-index-url --no-emit-find-links --no-annotate --custom-compile-command "make lock" "$@"
 # What builds the wheel, from the lock of a checkout.
 {
     echo "# Cut out of lock.txt by: make lock"

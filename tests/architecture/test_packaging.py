@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-LOCKS = ("lock.txt", "runtime.txt", "clouds.txt", "train.txt", "build.txt")
+LOCKS = ("lock.txt", "runtime.txt", "clouds.txt", "train.txt", "docs.txt", "build.txt")
 # Of training programs; no deployment has them.
 TRAINERS = ("train", "ray")
 REQUIREMENT = re.compile(r"^([A-Za-z0-9._-]+)==(\S+)")
@@ -116,6 +116,16 @@ def test_train_lock_adds_trainers_but_torch_at_the_same_versions(repository, pro
     assert extra - {"torch"} <= train.keys()
     # Torch's builds differ from index to index; so do the libraries that come with them.
     assert not [name for name in train if re.match(r"(torch|triton)$|nvidia-|cuda-", name)]
+
+
+def test_what_builds_the_documents_is_locked_and_weighs_on_nothing_else(repository, project):
+    docs = pins(repository / "requirements/docs.txt")
+    wanted = declared(project["dependency-groups"]["docs"])
+
+    assert wanted <= docs.keys()
+    assert not wanted & pins(repository / "requirements/lock.txt").keys()
+    # mkdocs 2 has neither plugins nor this theme.
+    assert docs["mkdocs"].startswith("1.")
 
 
 def test_set_up_installs_the_torch_that_was_resolved(repository):

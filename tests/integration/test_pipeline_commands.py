@@ -205,13 +205,15 @@ async def test_the_list_has_a_row_for_each_and_can_be_narrowed(job_file) -> None
         none = await run("pipelines", "list")
         for name in ("one", "two"):
             await run("pipelines", "submit", job_file(name))
-        every = await run("pipelines", "list")
+        every = await run("pipelines", "status")
+        as_before = await run("pipelines", "list")
         waiting = await run("pipelines", "list", "--phase", "waiting", "--json")
         others = await run("pipelines", "list", "--tenant", "nobody")
         others_json = await run("pipelines", "list", "--tenant", "nobody", "--json")
         wrong = await run("pipelines", "list", "--phase", "lost")
 
     assert "hand one over with: spotline pipelines submit" in none.stdout
+    assert as_before.stdout == every.stdout
     rows = {line.split()[0]: " ".join(line.split()) for line in every.stdout.splitlines()[1:]}
     assert set(rows) == {id_of("one")[:8], id_of("two")[:8]}
     assert (
@@ -286,8 +288,8 @@ async def test_releasing_frees_its_place_and_says_whether_anything_changed(job_f
             await run("pipelines", "submit", job_file(name))
         first = await run("pipelines", "release", id_of("one")[:8])
         second = await run("pipelines", "release", id_of("one"), "--json")
-        again = await run("pipelines", "release", id_of("one"))
-        freed = await run("pipelines", "show", id_of("two"), "--json")
+        again = await run("pipelines", "cancel", id_of("one"))
+        freed = await run("pipelines", "status", id_of("two"), "--json")
         unknown = await run("pipelines", "release", "nix")
         elsewhere = await run("pipelines", "release", id_of("two"), "--tenant", "other")
 

@@ -23,6 +23,7 @@ GROUPS = (
     "markets",
     "pictures",
     "other_files",
+    "bills",
     "config_files",
     "logs_and_stores",
     "flags",

@@ -50,6 +50,7 @@ COMMANDS = (
     "plot",
     "export",
     "report",
+    "assess",
     "web",
     "modes_reports",
     "replay",
@@ -63,7 +64,7 @@ COMMANDS = (
 # Where `--help` lists them.
 PANELS = {
     "Jobs": ("job", "plan", "submit", "status", "watch", "cancel", "update", "logs", "events"),
-    "Results": ("fetch", "explain", "plot", "report", "export", "web"),
+    "Results": ("fetch", "explain", "plot", "report", "assess", "export", "web"),
     "Pipelines across regions": ("place", "pipelines"),
     "The system": (
         *(

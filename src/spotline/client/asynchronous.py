@@ -38,13 +38,13 @@ Submitted = Job | JobDraft | Path | str | Mapping[str, Any]
 class AsyncClient:
     """Jobs of a running Spotline, to be used in `async with`.
 
+    Every method may raise `RpcFailed`, whose `code`, `reason`, `field` and `violations` say why;
+    `docs/clients.md` lists the reasons.
+
     Parameters
     ----------
     address
         HOST:PORT of the allocator's gRPC.
-
-    Every method may raise `RpcFailed`, whose `code`, `reason`, `field` and `violations` say why;
-    `docs/clients.md` lists the reasons.
     """
 
     def __init__(self, address: str = DEFAULT_ADDRESS) -> None:

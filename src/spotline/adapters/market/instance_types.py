@@ -12,8 +12,8 @@ from spotline.domain.market.notice import guaranteed_notice_s
 from spotline.domain.market.offering import Offering
 from spotline.domain.units import micro_usd_from_usd
 
-# Regions in which AWS charges the list prices below.
-_US_LIST_PRICE_REGIONS = frozenset({"us-east-1", "us-east-2", "us-west-2"})
+US_LIST_PRICE_REGIONS = frozenset({"us-east-1", "us-east-2", "us-west-2"})
+"""Regions in which AWS charges the list prices below."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,11 +94,11 @@ def on_demand_micro_usd(zone: str, instance_type: str, given_usd: Decimal | None
             f"expected an on-demand price per instance-hour of {instance_type}, found none "
             f"(known without it: {priced})",
         )
-    if aws_region(zone) not in _US_LIST_PRICE_REGIONS:
+    if aws_region(zone) not in US_LIST_PRICE_REGIONS:
         raise ContractError(
             "--on-demand-usd",
             f"expected an on-demand price per instance-hour of {instance_type} in {zone}, found "
-            f"none (known without it: {', '.join(sorted(_US_LIST_PRICE_REGIONS))}; choose zones "
+            f"none (known without it: {', '.join(sorted(US_LIST_PRICE_REGIONS))}; choose zones "
             "or regions with --zone)",
         )
     return micro_usd_from_usd(known.us_list_price_usd)

@@ -1,0 +1,1 @@
+"""Assessments as files that stand alone: a page, and JSON."""
