@@ -66,6 +66,7 @@ def served_options(stated: object, info: ValidationInfo) -> object:
         "rescue_room": firm,
         "strict_reclaims": firm,
         "nets_soft_deadlines": firm,
+        "brief_search": firm,
         "beliefs": "" if firm else shipped_priors().sha256,
         "belief_paths": 0 if firm else FEEDBACK_PATHS,
     }
@@ -82,6 +83,7 @@ SERVED = SelectorOptions(
     rescue_room=True,
     strict_reclaims=True,
     nets_soft_deadlines=True,
+    brief_search=True,
 )
 """The options of a service whose environment states none: money has limits by default."""
 

@@ -194,6 +194,7 @@ def _options(
             rescue_room=True,
             strict_reclaims=True,
             nets_soft_deadlines=True,
+            brief_search=True,
         ),
         priors=priors,
         outlooks=False,  # there is no time between its slots to look ahead

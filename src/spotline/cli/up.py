@@ -356,6 +356,7 @@ def _limited(
         rescue_room=True,
         strict_reclaims=True,
         nets_soft_deadlines=True,
+        brief_search=True,
     )
     return selection, Caps(spending=spending)
 

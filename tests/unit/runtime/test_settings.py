@@ -52,6 +52,7 @@ SELECTION = {
         "RESCUE_ROOM",
         "STRICT_RECLAIMS",
         "NETS_SOFT_DEADLINES",
+        "BRIEF_SEARCH",
         "FAIRNESS",
         "TENANT_SHARES",
     ),
@@ -153,6 +154,7 @@ HELD = {
         rescue_room=True,
         strict_reclaims=True,
         nets_soft_deadlines=True,
+        brief_search=True,
     ),
     (PlacerSettings, "placement"): PlacerOptions(method="bace_pipe", cost="rent", moves=False),
     (AnalyticsSettings, "statistics"): StatisticsOptions(
@@ -180,6 +182,7 @@ SERVED = {
     "rescue_room": True,
     "strict_reclaims": True,
     "nets_soft_deadlines": True,
+    "brief_search": True,
 }
 
 

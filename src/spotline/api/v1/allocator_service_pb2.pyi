@@ -265,6 +265,7 @@ class AllocateRequest(_message.Message):
     BUDGET_MICRO_USD_FIELD_NUMBER: _builtins.int
     STRICT_RECLAIMS_FIELD_NUMBER: _builtins.int
     NETS_SOFT_DEADLINES_FIELD_NUMBER: _builtins.int
+    BRIEF_SEARCH_FIELD_NUMBER: _builtins.int
     slot: _builtins.int
     """Slot number."""
     revision: _builtins.int
@@ -286,9 +287,11 @@ class AllocateRequest(_message.Message):
     left to it; with clearing only.
     """
     nets_soft_deadlines: _builtins.bool
-    """Where tables count on a shadow price, soft deadlines have the safety net of hard ones: spot that a
-    table waits for may go to others.
+    """Where tables count on a shadow price and others take of the spot there is, soft deadlines have the
+    safety net of hard ones: what a table waits for goes to others. With clearing only.
     """
+    brief_search: _builtins.bool
+    """The search for a better clearing ends after a tenth of the work; with clearing only."""
     @_builtins.property
     def quotes(self) -> _containers.RepeatedCompositeFieldContainer[_market_pb2.SlotQuote]:
         """What there is; every job leaves the rest to those after it."""
@@ -345,10 +348,11 @@ class AllocateRequest(_message.Message):
         budget_micro_usd: _builtins.int | None = ...,
         strict_reclaims: _builtins.bool = ...,
         nets_soft_deadlines: _builtins.bool = ...,
+        brief_search: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_budget_micro_usd", b"_budget_micro_usd", "budget_micro_usd", b"budget_micro_usd", "forecast", b"forecast"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_budget_micro_usd", b"_budget_micro_usd", "budget_micro_usd", b"budget_micro_usd", "clearing", b"clearing", "forecast", b"forecast", "laws", b"laws", "nets_soft_deadlines", b"nets_soft_deadlines", "offset_s", b"offset_s", "quotas", b"quotas", "quotes", b"quotes", "reason", b"reason", "reclaimed_offering_ids", b"reclaimed_offering_ids", "revision", b"revision", "slot", b"slot", "slot_s", b"slot_s", "strict_reclaims", b"strict_reclaims", "taken", b"taken", "tasks", b"tasks", "tenant_weights", b"tenant_weights"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_budget_micro_usd", b"_budget_micro_usd", "brief_search", b"brief_search", "budget_micro_usd", b"budget_micro_usd", "clearing", b"clearing", "forecast", b"forecast", "laws", b"laws", "nets_soft_deadlines", b"nets_soft_deadlines", "offset_s", b"offset_s", "quotas", b"quotas", "quotes", b"quotes", "reason", b"reason", "reclaimed_offering_ids", b"reclaimed_offering_ids", "revision", b"revision", "slot", b"slot", "slot_s", b"slot_s", "strict_reclaims", b"strict_reclaims", "taken", b"taken", "tasks", b"tasks", "tenant_weights", b"tenant_weights"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__budget_micro_usd: _TypeAlias = _typing.Literal["budget_micro_usd"]  # noqa: Y015
     _WhichOneofArgType__budget_micro_usd: _TypeAlias = _typing.Literal["_budget_micro_usd", b"_budget_micro_usd"]  # noqa: Y015

@@ -21,12 +21,14 @@ from spotline.application.allocation.seats import (
     life_worth,
     pays_to_go,
     rung_answer,
+    seat_answer,
 )
 from spotline.application.allocation.tasks import (
     asked_policy,
     check_quoted,
     forecast_of,
     is_interrupted,
+    is_priced,
     is_reclaimed,
     is_saved,
     may_move,
@@ -45,10 +47,7 @@ from spotline.domain.jobs.program import IDLE
 from spotline.domain.market.offering import Quote
 from spotline.domain.policies.answer import (
     DecisionReason,
-    JobAnswer,
-    Move,
     SpotWorth,
-    Yielded,
 )
 from spotline.domain.policies.contention import ResidualCapacity
 from spotline.domain.policies.decision import (
@@ -109,7 +108,7 @@ def cleared(request: AllocateRequest) -> AllocateAnswer:
     left_s = request.slot_s - request.offset_s
     return AllocateAnswer(
         answers=tuple(
-            _answered(bidder, seats[at], yields.get(bidder.task.job.job_id))
+            seat_answer(bidder, seats[at], yields.get(bidder.task.job.job_id))
             for bidder, seats, at in zip(bidders, offers, chosen, strict=True)
         ),
         spot_worth=tuple(
@@ -125,10 +124,11 @@ def cleared(request: AllocateRequest) -> AllocateAnswer:
 
 def clear_bids(request: AllocateRequest, slot: SlotBids) -> tuple[Cleared, SlotFairness | None]:
     """Clear what was bid, weighted by tenant where the request says so."""
+    brief = request.brief_search
     if not request.tenant_weights:
-        return clear(slot.bids, slot.capacity), None
+        return clear(slot.bids, slot.capacity, brief=brief), None
     tenants = {task.job.job_id: task.job.tenant for task in request.tasks}
-    return clear_fairly(slot.bids, slot.capacity, tenants, request.tenant_weights)
+    return clear_fairly(slot.bids, slot.capacity, tenants, request.tenant_weights, brief=brief)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,22 +194,6 @@ def _bids(bidders: Sequence[Bidder], offers: Sequence[Sequence[Seat]]) -> tuple[
         )
         for rank, (bidder, seats) in enumerate(zip(bidders, offers, strict=True))
     )
-
-
-def _answered(bidder: Bidder, seat: Seat, yielded: Yielded | None) -> JobAnswer:
-    answer = seat.answer()
-    if yielded is not None:
-        answer = replace(answer, yielded=yielded)
-    home = bidder.places[0]
-    if seat.option.offering_id == home.offering_id:
-        return answer
-    place = next(p for p in bidder.places if p.offering_id == seat.option.offering_id)
-    move = Move(
-        from_offering_id=home.offering_id,
-        overhead_s=place.task.pending_overhead_s,
-        cost_micro_usd=place.move_micro_usd,
-    )
-    return replace(answer, move=move)
 
 
 class _Slot:
@@ -410,16 +394,31 @@ class _Slot:
             asks += [(less, stock) for less in range(most - 1, -1, -1)]
         # What others take now is not counted on later.
         of = available.instances if available.known else 0
-        ladder = climb(
-            asked.policy,
-            view,
-            asked.memory,
-            [(spot, stock, max(0, of - spot)) for spot, stock in asks],
-            ahead=self._ahead(place),
-            reclaimed=is_reclaimed(self._request, place.task),
+        for netted in (False, True):
+            alike = [ask for ask in asks if self._nets(place, ask[0]) == netted]
+            if not alike:
+                continue
+            ladder = climb(
+                asked.policy,
+                replace(view, nets_soft_deadlines=True) if netted else view,
+                asked.memory,
+                [(spot, stock, max(0, of - spot)) for spot, stock in alike],
+                ahead=self._ahead(place),
+                reclaimed=is_reclaimed(self._request, place.task),
+            )
+            for at, key in enumerate(alike):
+                place.rungs.setdefault(key, (ladder, at))
+
+    def _nets(self, place: TaskPlace, spot: int) -> bool:
+        """Whether a soft deadline is guarded where no more spot than this is left by others.
+
+        Its table waits for spot as long as the law says that it comes; this has come, and goes to others.
+        """
+        return (
+            self._request.nets_soft_deadlines
+            and spot < place.view.spot_available
+            and is_priced(place.view.outlook)
         )
-        for at, key in enumerate(asks):
-            place.rungs.setdefault(key, (ladder, at))
 
     def _seat_on(self, place: TaskPlace, ladder: Ladder, at: int) -> Seat:
         spot, on_demand, _, cost, safe = ladder.rungs[at]
@@ -483,6 +482,7 @@ class _Slot:
             state=view.state.fallen() if interrupted and not view.interrupted else view.state,
             interrupted=interrupted,
             spot_available=spot,
+            nets_soft_deadlines=self._nets(place, spot),
             on_demand_available=on_demand_to_hold(
                 stock, holding_of((place.task.holding,)), reserve_slots=view.reserve_slots
             ),

@@ -10,7 +10,7 @@ from spotline.application.allocation.tasks import AskedPolicy, answer_of
 from spotline.domain.crowd.bids import Capacity, Option, takes_of
 from spotline.domain.jobs.program import Holding
 from spotline.domain.market.offering import Quote
-from spotline.domain.policies.answer import JobAnswer
+from spotline.domain.policies.answer import JobAnswer, Move, Yielded
 from spotline.domain.policies.decision import SlotDecision, after_slot, slot_cost_micro_usd
 from spotline.domain.policies.interface import PolicyView
 from spotline.domain.policies.ladder import ON_DEMAND, SPOT, Ladder
@@ -132,3 +132,20 @@ def kept_aside(
                 launched = max(0, seat.option.on_demand - kept)
                 seat.option = replace(seat.option, from_stock=launched)
     return replace(capacity, on_demand=left)
+
+
+def seat_answer(bidder: Bidder, seat: Seat, yielded: Yielded | None) -> JobAnswer:
+    """What a job is answered that gets a seat: how it moves there, and to whom it yields."""
+    answer = seat.answer()
+    if yielded is not None:
+        answer = replace(answer, yielded=yielded)
+    home = bidder.places[0]
+    if seat.option.offering_id == home.offering_id:
+        return answer
+    place = next(p for p in bidder.places if p.offering_id == seat.option.offering_id)
+    move = Move(
+        from_offering_id=home.offering_id,
+        overhead_s=place.task.pending_overhead_s,
+        cost_micro_usd=place.move_micro_usd,
+    )
+    return replace(answer, move=move)

@@ -212,7 +212,6 @@ def task_view(
         pending_overhead_s=task.pending_overhead_s,
         unsaved_quanta=task.unsaved_quanta,
     )
-    outlook = outlook_of(task.table_use, program, request.laws)
     return PolicyView(
         program=program,
         elapsed_slots=task.elapsed_slots,
@@ -230,10 +229,9 @@ def task_view(
         slot_left_s=request.slot_s - request.offset_s,
         spent_micro_usd=task.spent_micro_usd,
         spot_firm=task.spot_firm,
-        outlook=outlook,
+        outlook=outlook_of(task.table_use, program, request.laws),
         reserve_slots=reserve_slots,
         rescue_instances=task.rescue_instances,
-        nets_soft_deadlines=request.nets_soft_deadlines and is_priced(outlook),
     )
 
 

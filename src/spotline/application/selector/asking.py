@@ -61,6 +61,7 @@ def allocate_request(
         budget_micro_usd=limits.budget_micro_usd,
         strict_reclaims=state.clearing and options.strict_reclaims,
         nets_soft_deadlines=state.clearing and options.nets_soft_deadlines,
+        brief_search=state.clearing and options.brief_search,
     )
 
 

@@ -11,6 +11,9 @@ JOBS = (60, 240, 1000)
 LOADS = (0.3, 0.8, 1.5)
 COLD, PRIOR, WARM = "cold", "prior", "warm"
 STARTS = (COLD, PRIOR, WARM)
+# Runs where it is named: priors without the regions of the market.
+ELSEWHERE = "elsewhere"
+NAMED_STARTS = (*STARTS, ELSEWHERE)
 _MOST_JOBS = 10_000
 _EXPECTED = "expected MARKET/N/LOAD/START such as h100/240/0.8/cold"
 
@@ -66,8 +69,9 @@ def cell_named(text: str) -> FleetCell:
         raise ContractError(
             "--cell", f"MARKET must be one of {', '.join(MARKET_NAMES)}, was {market!r}"
         )
-    if start not in STARTS:
-        raise ContractError("--cell", f"START must be one of {', '.join(STARTS)}, was {start!r}")
+    if start not in NAMED_STARTS:
+        known = ", ".join(NAMED_STARTS)
+        raise ContractError("--cell", f"START must be one of {known}, was {start!r}")
     if not (jobs.isascii() and jobs.isdigit() and 1 <= int(jobs) <= _MOST_JOBS):
         raise ContractError("--cell", f"N must be a whole number in 1..{_MOST_JOBS}, was {jobs!r}")
     try:

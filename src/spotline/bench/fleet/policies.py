@@ -29,6 +29,7 @@ SHIPPED = SelectorOptions(
     rescue_room=True,
     strict_reclaims=True,
     nets_soft_deadlines=True,
+    brief_search=True,
 )
 # What these do depends on nothing that was learned.
 UNLEARNED = RULES
@@ -85,6 +86,7 @@ def run_policy(
             rescue_room=False,
             strict_reclaims=False,
             nets_soft_deadlines=False,
+            brief_search=False,
         )
     if name in RULES:
         options = replace(options, beliefs="")

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from spotline.application.selector.options import SelectorOptions
-from spotline.bench.fleet.cells import COLD, PRIOR, STARTS, WARM
+from spotline.bench.fleet.cells import COLD, ELSEWHERE, NAMED_STARTS, PRIOR, WARM
 from spotline.bench.fleet.instance import LaidCrowd, training_jobs
 from spotline.bench.fleet.markets import FleetMarket
 from spotline.bench.fleet.policies import run_policy
 from spotline.domain.forecasting.registry import DEFAULT_FORECASTER
+from spotline.domain.market.market import Market
 from spotline.domain.market.prior_laws import NO_PRIORS, PriorLaws, shipped_priors
 from spotline.domain.selection.prior import shipped_weights
 from spotline.domain.selection.saved import saved_from
@@ -21,6 +22,9 @@ HORIZON_SLOTS = 6
 PRIORS_USED = (
     "prior: the laws and weights that the wheel ships, learned from first halves of traces, of "
     "some of these zones among them; of what is reported here nothing"
+)
+PRIORS_ELSEWHERE = (
+    "elsewhere: laws that the wheel ships but for those of regions of the market, equal weights"
 )
 
 
@@ -43,7 +47,8 @@ def start_of(
     """Prepare a start.
 
     Cold, forecasts and the selector begin with the reported half and know nothing; with priors, they
-    begin there with the laws and weights of the wheel. Warm, they have seen the first half: laws
+    begin there with the laws and weights of the wheel; elsewhere, with the laws of other regions than the
+    market's, and equal weights. Warm, they have seen the first half: laws
     and history are learned from its slots, weights from a crowd of other jobs that ran on it. Where
     counts are hidden, nothing is learned of them but by asking: believed they are by the wheel's laws
     at every start.
@@ -63,8 +68,15 @@ def start_of(
             options=replace(options, warm_start=shipped_weights()),
             note=PRIORS_USED,
         )
+    if start == ELSEWHERE:
+        priors = priors_elsewhere(source.market)
+        return Started(
+            course=_course(instance, information, warm=False, priors=priors),
+            options=options,
+            note=PRIORS_ELSEWHERE,
+        )
     if start != WARM:
-        raise ValueError(f"start must be one of {', '.join(STARTS)}, was {start!r}")
+        raise ValueError(f"start must be one of {', '.join(NAMED_STARTS)}, was {start!r}")
     first = replace(
         instance,
         reported=instance.whole.between(0, instance.begin),
@@ -86,6 +98,11 @@ def start_of(
         course=_course(instance, information, warm=True),
         options=replace(options, warm_start=saved.to_json()),
     )
+
+
+def priors_elsewhere(market: Market) -> PriorLaws:
+    """The laws of the wheel that were learned in no region of a market."""
+    return shipped_priors().without(regions={offering.region for offering in market.offerings})
 
 
 def _course(

@@ -13,11 +13,16 @@ from itertools import pairwise
 
 from spotline.domain.crowd.bids import SPOT, Bid, Capacity, Cleared, best_first, takes_of
 from spotline.domain.crowd.program import SlotPart, allowed_options, parts_of, served_in_order
-from spotline.domain.crowd.search import clear_part
+from spotline.domain.crowd.search import BRIEF_WORK, MOST_WORK, clear_part
 
 
-def clear(bids: Sequence[Bid], capacity: Capacity) -> Cleared:
+def clear(bids: Sequence[Bid], capacity: Capacity, *, brief: bool = False) -> Cleared:
     """Choose an option for every job; the order of bids does not matter.
+
+    Parameters
+    ----------
+    brief
+        Whether the search for better than what exchanges find ends after `BRIEF_WORK`.
 
     Raises
     ------
@@ -46,7 +51,8 @@ def clear(bids: Sequence[Bid], capacity: Capacity) -> Cleared:
     gap = 0
     prices: dict[str, int] = {}
     for part in parts:
-        cleared = clear_part(part, _rows_of(part, served))
+        work = BRIEF_WORK if brief else MOST_WORK
+        cleared = clear_part(part, _rows_of(part, served), work=work)
         for job, row in zip(part.jobs, cleared.rows, strict=True):
             chosen[job] = int(part.origins[row])
         gap += cleared.bound - cleared.worth

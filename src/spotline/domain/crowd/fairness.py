@@ -83,6 +83,8 @@ def clear_fairly(
     capacity: Capacity,
     tenants: Mapping[str, str],
     weights: Sequence[TenantWeight],
+    *,
+    brief: bool = False,
 ) -> tuple[Cleared, SlotFairness]:
     """Clear with bids weighted by tenant, and without, to say what that costs.
 
@@ -92,6 +94,8 @@ def clear_fairly(
         Whose each job is, by job id.
     weights
         Those of tenants that are not in it are one.
+    brief
+        As in `clear`.
 
     Returns
     -------
@@ -106,12 +110,13 @@ def clear_fairly(
     Weights that fall with what was had are the gradient rule of proportional fairness (Kelly, Maulloo
     and Tan, JORS 49(3), 1998; Stolyar, Operations Research 53(1), 2005), bounded here.
     """
-    plain = clear(bids, capacity)
+    plain = clear(bids, capacity, brief=brief)
     counts = {weight.tenant: weight.weight_milli for weight in weights}
     of_job = {bid.job_id: counts.get(tenants[bid.job_id], WEIGHT_ONE) for bid in bids}
     found = plain
     if len(set(of_job.values())) > 1:
-        fair = clear([_weighted(bid, of_job[bid.job_id]) for bid in bids], capacity)
+        weighted = [_weighted(bid, of_job[bid.job_id]) for bid in bids]
+        fair = clear(weighted, capacity, brief=brief)
         value = sum(bid.options[fair.chosen[bid.job_id]].value_micro_usd for bid in bids)
         gap = -(-fair.gap_micro_usd // WEIGHT_ONE)
         found = replace(

@@ -20,7 +20,7 @@ from spotline.domain.crowd.bids import Option
 from spotline.domain.events.market import SlotOpened
 from spotline.domain.jobs.job import Job
 from spotline.domain.jobs.lot import Lot, holding_of
-from spotline.domain.jobs.program import Holding
+from spotline.domain.jobs.program import IDLE, Holding
 from spotline.domain.market.law import MarketLaw, StateSpace, quantised_rows
 from spotline.domain.market.named_law import NamedLaw
 from spotline.domain.market.slot_quote import SlotQuote
@@ -222,18 +222,18 @@ def test_a_job_that_gives_spot_up_is_as_safe_as_one_that_lost_it() -> None:
     assert holding_of(allocate(strict).answers[0].lots).instances == 4
 
 
-def patient(*, priced: bool) -> AllocateRequest:
-    """A soft deadline that on-demand just meets, on a market whose spot is gone for now."""
-    soft = job("soft", deadline_slots=6, late_slots=60, counts=(4,), instance_hours=8.0)
+def patient(name: str, *, priced: bool) -> JobTask:
+    """A soft deadline that on-demand from now on just meets; its table would rather wait for spot."""
+    soft = job(name, deadline_slots=12, late_slots=120, counts=(4,), value_usd=90)
     program = program_of(soft, EAST, offering(EAST).instance_type, SLOT_S, START_NS, None)
-    task = JobTask(
+    return JobTask(
         job=soft,
         policy_id="sdp",
         offering_id=EAST,
         instance_type=offering(EAST).instance_type,
         first_slot_start_ns=START_NS,
-        elapsed_slots=program.deadline_slots - 1,
-        progress_quanta=program.work_quanta - program.rate_quanta_per_s[4] * SLOT_S // 2,
+        elapsed_slots=0,
+        progress_quanta=program.rate_quanta_per_s[4] * program.launch_s,
         holding=Lot(offering_id=EAST),
         interrupted=False,
         pending_overhead_s=0,
@@ -242,33 +242,34 @@ def patient(*, priced: bool) -> AllocateRequest:
         spot_firm=True,
         table_use=use_of(soft, shared=False, priced=priced),
     )
-    return AllocateRequest(
+
+
+def held_of_two(*, spot: int, priced: bool, nets: bool) -> set[Holding]:
+    request = AllocateRequest(
         slot=0,
         revision=0,
         offset_s=0,
         slot_s=SLOT_S,
-        quotes=slot_opened(0, spot=0).quotes,
+        quotes=slot_opened(0, spot=spot).quotes,
         forecast=None,
         reason=DecisionReason.POLICY,
-        tasks=(task,),
+        tasks=(patient("one", priced=priced), patient("other", priced=priced)),
         laws=(LAW,),
         clearing=True,
+        nets_soft_deadlines=nets,
     )
+    return {holding_of(answer.lots) for answer in allocate(request).answers}
 
 
-def test_a_soft_deadline_waits_for_spot_that_has_a_price_no_longer_than_on_demand_meets_it() -> (
-    None
-):
-    request = patient(priced=True)
-    alone = patient(priced=False)
+def test_a_soft_deadline_does_not_wait_for_spot_that_goes_to_others() -> None:
+    on_spot, on_demand = Holding(spot=4, on_demand=0), Holding(spot=0, on_demand=4)
 
-    def held(asked: AllocateRequest) -> Holding:
-        return holding_of(allocate(asked).answers[0].lots)
-
-    assert held(request).instances == 0
-    assert held(replace(request, nets_soft_deadlines=True)) == Holding(spot=0, on_demand=4)
-    # Alone nobody else takes what it waits for.
-    assert held(replace(alone, nets_soft_deadlines=True)) == held(alone)
+    assert held_of_two(spot=4, priced=True, nets=True) == {on_spot, on_demand}
+    # As logs of before have it, and where nothing says that there is a crowd.
+    assert held_of_two(spot=4, priced=True, nets=False) == {on_spot, IDLE}
+    assert held_of_two(spot=4, priced=False, nets=True) == {on_spot, IDLE}
+    # Spot that is gone comes back as the law says.
+    assert held_of_two(spot=0, priced=True, nets=True) == {IDLE}
 
 
 def test_on_demand_that_is_held_where_a_launch_may_wait_is_no_one_elses() -> None:

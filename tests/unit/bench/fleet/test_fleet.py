@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,10 +18,11 @@ from spotline.bench.fleet.markets import FleetMarket, fleet_market
 from spotline.bench.fleet.policies import EDF, RULES, run_policy
 from spotline.bench.fleet.report import write_report
 from spotline.bench.fleet.slot_times import wide_market
+from spotline.bench.fleet.starts import priors_elsewhere
 from spotline.contracts.errors import ContractError
 from spotline.domain.jobs.job import DeadlineKind
 from spotline.domain.market.market import OBSERVED
-from spotline.domain.market.prior_laws import shipped_card
+from spotline.domain.market.prior_laws import shipped_card, shipped_priors
 from spotline.domain.units import NS_PER_S, ns_from_rfc3339
 from spotline.replay.closed_loop import course_unforecast
 
@@ -55,6 +57,17 @@ def test_the_default_cells_are_twelve_of_all_and_hold_what_tells_most() -> None:
 def test_a_cell_is_read_as_it_is_named() -> None:
     for cell in all_cells():
         assert cell_named(cell.name) == cell
+    assert cell_named("h100/240/0.8/elsewhere").start == "elsewhere"
+
+
+def test_priors_from_elsewhere_hold_no_law_of_a_region_of_the_market(source: FleetMarket) -> None:
+    first, *others = source.market.offerings
+    market = replace(source.market, offerings=(replace(first, region="us-east-2"), *others))
+
+    left = {prior.region for prior in priors_elsewhere(market).laws}
+
+    assert "us-east-2" not in left
+    assert left == {prior.region for prior in shipped_priors().laws} - {"us-east-2"}
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from spotline.domain.crowd.bids import Bid, Capacity, Option, resources_of, takes_of
 from spotline.domain.crowd.clearing import clear
 from spotline.domain.crowd.program import allowed_options, parts_of, served_in_order
-from spotline.domain.crowd.search import clear_part
+from spotline.domain.crowd.search import BRIEF_WORK, clear_part
 from tests.depth import examples
 
 OFFERINGS = ("a", "b")
@@ -125,7 +125,7 @@ def test_the_order_of_bids_does_not_matter(crowd: tuple[list[Bid], Capacity], ch
 
 @settings(max_examples=examples(60), deadline=None)
 @given(crowds())
-def test_exchanges_alone_are_feasible_and_say_how_far_they_may_be_off(
+def test_less_work_or_exchanges_alone_are_feasible_and_say_how_far_they_may_be_off(
     crowd: tuple[list[Bid], Capacity],
 ) -> None:
     bids, capacity = crowd
@@ -136,11 +136,12 @@ def test_exchanges_alone_are_feasible_and_say_how_far_they_may_be_off(
             next(row for row in part.rows(job) if part.origins[row] == served[bid])
             for job, bid in enumerate(part.jobs)
         ]
-        found = clear_part(part, rows, work=0)
         exact = clear_part(part, rows)
+        for work in (0, BRIEF_WORK):
+            found = clear_part(part, rows, work=work)
 
-        assert part.fits(part.used(found.rows))
-        assert part.worth(rows) <= found.worth <= exact.worth <= found.bound
+            assert part.fits(part.used(found.rows))
+            assert part.worth(rows) <= found.worth <= exact.worth <= found.bound
 
 
 def test_spot_goes_to_the_job_it_is_worth_most_to() -> None:
