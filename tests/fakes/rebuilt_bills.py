@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from spotline.domain.assessment.facts import (
-    Machine,
+    HiredMachine,
     RebuiltBill,
     RebuiltJob,
     SpotPriceSeries,
@@ -15,7 +15,7 @@ from spotline.domain.units import cost_micro_usd
 BEGIN_S = 1_788_220_800  # 2026-09-01T00:00:00Z
 LIST_MICRO = 32_772_600
 DAY_S = 86_400
-P4D = Machine(
+P4D = HiredMachine(
     provider="aws",
     region="us-east-1",
     zone="us-east-1a",
@@ -24,7 +24,7 @@ P4D = Machine(
 )
 
 
-def rebuilt_job(name: str = "job", *, machine: Machine = P4D, hours: float = 4.0, **fields):
+def rebuilt_job(name: str = "job", *, machine: HiredMachine = P4D, hours: float = 4.0, **fields):
     """A job that ran on demand from the bill's begin on, and paid the list price, unless told."""
     work_s = fields.pop("work_s", round(hours * 3600))
     instances = fields.pop("instances", 1)
@@ -69,7 +69,7 @@ def rebuilt_bill(
     )
 
 
-def price_history(*prices_micro: int, machine: Machine = P4D, every_s: int = DAY_S):
+def price_history(*prices_micro: int, machine: HiredMachine = P4D, every_s: int = DAY_S):
     """Spot prices that change at equal distances from the bill's begin on."""
     return SpotPriceSeries(
         machine=machine,

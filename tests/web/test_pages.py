@@ -177,6 +177,19 @@ def test_jobs_are_held_against_the_certified_bound(served, visits):
 
 
 @full_only
+def test_what_cannot_be_worked_out_says_so_and_how_to_ask_again(served, visits):
+    page = visits.open("about:blank")
+    page.route("**/policies/bound*", lambda route: route.abort())
+    page.goto(served(LEARNED) + "/policies")
+    page.wait_for_selector("text=could not be worked out")
+    assert page.get_by_role("link", name="Ask for it by itself").count() == 1
+    # The browser complains of the answer that was held back, and of nothing else.
+    held_back = ("htmx: htmx:error: Failed to fetch", "Failed to load", "failed: http")
+    assert all(said.startswith(held_back) for said in visits.complaints)
+    visits.complaints.clear()
+
+
+@full_only
 def test_the_chance_of_listed_jobs_is_filled_in(served, visits):
     page = visits.open(served(RECORDED) + "/jobs?at=46")
     page.wait_for_selector("text=worked out from the log, job by job", timeout=COMPILED_MS)

@@ -19,7 +19,7 @@ from spotline.adapters.bills.machines import gpus_of, type_in
 from spotline.adapters.bills.period import period
 from spotline.adapters.market.instance_types import aws_region
 from spotline.adapters.table_cells import Carry, Wrong, amount, tags, whole_micro
-from spotline.domain.assessment.facts import Machine, Purchase
+from spotline.domain.assessment.facts import BoughtAs, HiredMachine
 from spotline.domain.assessment.lines import ExportLine, LineKind, Tags
 from spotline.domain.units import S_PER_HOUR
 
@@ -212,15 +212,15 @@ class CurReader:
         if used_s == 0 or line.begin_s == line.end_s:
             correction = LineKind.CORRECTION
             return line._replace(kind=correction, machine=machine, trap="zero_duration")
-        purchase = Purchase.SPOT if "SpotUsage" in usage_type else Purchase.ON_DEMAND
+        purchase = BoughtAs.SPOT if "SpotUsage" in usage_type else BoughtAs.ON_DEMAND
         trap = {"SavingsPlanCoveredUsage": "savings_plan", "DiscountedUsage": "reserved"}.get(kind)
         listed = whole_micro(amount(row.on_demand, self._named[16]))
-        if purchase is Purchase.SPOT and listed <= line.micro:
+        if purchase is BoughtAs.SPOT and listed <= line.micro:
             listed = 0  # The spot price itself.
         return line._replace(
             kind=LineKind.INSTANCE,
             machine=machine,
-            purchase=purchase if trap is None else Purchase.COMMITTED,
+            purchase=purchase if trap is None else BoughtAs.COMMITTED,
             used_s=used_s,
             list_micro=listed,
             trap=trap or "",
@@ -274,8 +274,8 @@ def _short(resource: str) -> str:
 
 
 @lru_cache(maxsize=10_000)
-def _machine_at(region: str, zone: str, instance_type: str) -> Machine:
-    return Machine(
+def _machine_at(region: str, zone: str, instance_type: str) -> HiredMachine:
+    return HiredMachine(
         provider="aws",
         region=region or aws_region(zone),
         zone=zone,
@@ -284,7 +284,7 @@ def _machine_at(region: str, zone: str, instance_type: str) -> Machine:
     )
 
 
-def _machine(row: _Row, instance_type: str) -> Machine:
+def _machine(row: _Row, instance_type: str) -> HiredMachine:
     region = str(row.region_code or row.region or "")
     return _machine_at(region, str(row.zone or ""), instance_type)
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from spotline.adapters.bills.machines import gpus_of, type_in
 from spotline.adapters.bills.period import period
 from spotline.adapters.table_cells import Carry, Wrong, amount, json_cell, tags, whole_micro
-from spotline.domain.assessment.facts import Machine, Purchase
+from spotline.domain.assessment.facts import BoughtAs, HiredMachine
 from spotline.domain.assessment.lines import ExportLine, LineKind
 from spotline.domain.units import S_PER_HOUR
 
@@ -70,9 +70,9 @@ _DISK = re.compile(
 )
 _GPU = re.compile(r"\bGPU\b|\bNvidia\b", re.IGNORECASE)
 _BOUGHT = {
-    "Dynamic": Purchase.SPOT,
-    "Committed": Purchase.COMMITTED,
-    "Standard": Purchase.ON_DEMAND,
+    "Dynamic": BoughtAs.SPOT,
+    "Committed": BoughtAs.COMMITTED,
+    "Standard": BoughtAs.ON_DEMAND,
 }
 
 
@@ -204,13 +204,13 @@ def _kind_of(category: Any, *texts: Any) -> LineKind:
     return LineKind.INSTANCE
 
 
-def _timed(row: _Row, line: ExportLine, machine: Machine) -> ExportLine:
+def _timed(row: _Row, line: ExportLine, machine: HiredMachine) -> ExportLine:
     """A line of machine time; a machine's other costs (memory, licences) have no hours."""
-    purchase = _BOUGHT.get(str(row.pricing), Purchase.ON_DEMAND)
+    purchase = _BOUGHT.get(str(row.pricing), BoughtAs.ON_DEMAND)
     if row.commitment_status == "Used":
-        purchase = Purchase.COMMITTED
+        purchase = BoughtAs.COMMITTED
     trap = ""
-    if purchase is Purchase.COMMITTED:
+    if purchase is BoughtAs.COMMITTED:
         kind = str(row.commitment_type or row.commitment or "").lower()
         trap = "savings_plan" if "saving" in kind else "reserved"
     used_s = _used_s(row)
@@ -222,7 +222,7 @@ def _timed(row: _Row, line: ExportLine, machine: Machine) -> ExportLine:
             kind=LineKind.CORRECTION, machine=machine, trap="zero_duration", noted_micro=line.micro
         )
     listed = whole_micro(amount(row.listed, "ListCost"))
-    if purchase is Purchase.SPOT and listed <= line.micro:
+    if purchase is BoughtAs.SPOT and listed <= line.micro:
         listed = 0  # Some exports name the spot price as the list price of spot.
     return line._replace(
         kind=LineKind.INSTANCE,
@@ -262,7 +262,7 @@ def _apart(row: _Row) -> str:
     return "other_service"
 
 
-def _machine(row: _Row) -> Machine | None:
+def _machine(row: _Row) -> HiredMachine | None:
     kind, gpus = "", 0
     if row.sku_details:
         details = row.sku_details
@@ -284,8 +284,8 @@ def _named_in(*texts: Any) -> str:
 
 
 @lru_cache(maxsize=10_000)
-def _machine_at(provider: str, region: str, zone: str, kind: str, gpus: int) -> Machine:
-    return Machine(
+def _machine_at(provider: str, region: str, zone: str, kind: str, gpus: int) -> HiredMachine:
+    return HiredMachine(
         provider=_provider(provider),
         region=region,
         zone=zone,
@@ -336,7 +336,7 @@ def _own(row: _Row, line: ExportLine) -> Iterator[ExportLine]:
             kind=LineKind.INSTANCE,
             resource=f"{row.job} {offering} {row.pricing} {index}",
             machine=machine,
-            purchase=_BOUGHT.get(str(row.pricing), Purchase.ON_DEMAND),
+            purchase=_BOUGHT.get(str(row.pricing), BoughtAs.ON_DEMAND),
             used_s=min(held_s, line.end_s - line.begin_s),
             micro=_part(line.micro, index, instances),
             list_micro=_part(listed, index, instances),
@@ -344,10 +344,10 @@ def _own(row: _Row, line: ExportLine) -> Iterator[ExportLine]:
         )
 
 
-def _own_machine(row: _Row, offering: str) -> Machine:
+def _own_machine(row: _Row, offering: str) -> HiredMachine:
     described = str(row.description or "").partition(",")[0]
     kind = type_in(described) or described or offering
-    return Machine(
+    return HiredMachine(
         provider=str(row.provider or ""),
         region=str(row.region or ""),
         zone=str(row.zone or ""),

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from spotline.adapters.bills.machines import gpus_of
 from spotline.adapters.bills.period import period
 from spotline.adapters.table_cells import Carry, Wrong, amount, json_cell, tags, whole_micro
-from spotline.domain.assessment.facts import Machine, Purchase
+from spotline.domain.assessment.facts import BoughtAs, HiredMachine
 from spotline.domain.assessment.lines import ExportLine, LineKind
 
 REQUIRED = (
@@ -251,19 +251,21 @@ class GcpReader:
         spot = "preemptible" in sku.lower()
         listed = row.listed if row.listed not in (None, "") else row.cost
         listed_micro = 0 if spot else whole_micro(amount(listed, "cost_at_list"))
-        on_demand = Purchase.COMMITTED if committed else Purchase.ON_DEMAND
+        on_demand = BoughtAs.COMMITTED if committed else BoughtAs.ON_DEMAND
         return line._replace(
             kind=LineKind.INSTANCE,
             machine=machine,
-            purchase=Purchase.SPOT if spot else on_demand,
+            purchase=BoughtAs.SPOT if spot else on_demand,
             used_s=used_s,
             list_micro=listed_micro,
         )
 
 
 @lru_cache(maxsize=10_000)
-def _machine_at(region: str, zone: str, instance_type: str, gpus: int) -> Machine:
-    return Machine(provider="gcp", region=region, zone=zone, instance_type=instance_type, gpus=gpus)
+def _machine_at(region: str, zone: str, instance_type: str, gpus: int) -> HiredMachine:
+    return HiredMachine(
+        provider="gcp", region=region, zone=zone, instance_type=instance_type, gpus=gpus
+    )
 
 
 # A bill has few SKUs and many rows.

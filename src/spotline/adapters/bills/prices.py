@@ -12,7 +12,7 @@ from spotline.adapters.market.instance_types import (
     aws_region,
 )
 from spotline.adapters.market.price_history import read_price_history
-from spotline.domain.assessment.facts import Machine, SpotPriceSeries
+from spotline.domain.assessment.facts import HiredMachine, SpotPriceSeries
 from spotline.domain.assessment.rebuild import Prices
 from spotline.domain.units import NS_PER_S, micro_usd_from_usd
 
@@ -27,7 +27,7 @@ def read_spot_prices(path: Path) -> Sequence[SpotPriceSeries]:
     """
     return tuple(
         SpotPriceSeries(
-            machine=Machine(
+            machine=HiredMachine(
                 provider="aws",
                 region=aws_region(zone),
                 zone=zone,

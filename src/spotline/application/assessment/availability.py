@@ -15,7 +15,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from spotline.domain.assessment.facts import Machine
+from spotline.domain.assessment.facts import HiredMachine
 from spotline.domain.market.law import AGE_STARTS, PPB, MarketLaw, StateSpace, mixed_law
 from spotline.domain.market.prior_laws import SLOT_S, PriorLaw, lent_by, shipped_priors
 from spotline.domain.units import PPM
@@ -45,7 +45,7 @@ class AssumedSpot:
     gang: int
 
 
-def assumed_spot(machine: Machine, instances: int) -> AssumedSpot:
+def assumed_spot(machine: HiredMachine, instances: int) -> AssumedSpot:
     """Which prior laws are taken for a machine of which so many are needed at once."""
     gang = min(instances, _MOST_GANG)
     if machine.provider.lower() not in _CLOUDS:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 
-class Purchase(Enum):
+class BoughtAs(Enum):
     """How an instance run was bought."""
 
     SPOT = "spot"
@@ -29,7 +29,7 @@ class Rebuilding(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Machine:
+class HiredMachine:
     """What a job ran on. `zone` is "" where the bill names none; `gpus` is 0 where nobody knows."""
 
     provider: str
@@ -49,8 +49,8 @@ class InstanceRun:
     """
 
     instance_id: str
-    machine: Machine
-    purchase: Purchase
+    machine: HiredMachine
+    purchase: BoughtAs
     begin_s: int
     end_s: int
     paid_micro: int
@@ -77,7 +77,7 @@ class RebuiltJob:
 
     job_id: str
     owner: str
-    machine: Machine
+    machine: HiredMachine
     instances: int
     begin_s: int
     end_s: int
@@ -94,7 +94,7 @@ class RebuiltJob:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class BillFinding:
     """Something on the bill that is not a job, or that made one uncertain, and what it amounts to.
 
     `kind` is one of a closed list (`refund`, `credit`, `savings_plan`, `unused_commitment`,
@@ -115,7 +115,7 @@ class SpotPriceSeries:
     `prices_micro[i]`, per instance-hour, holds from `times_s[i]` until the next.
     """
 
-    machine: Machine
+    machine: HiredMachine
     times_s: tuple[int, ...]
     prices_micro: tuple[int, ...]
 
@@ -136,5 +136,5 @@ class RebuiltBill:
     unused_micro: int
     apart_micro: int
     jobs: Sequence[RebuiltJob]
-    findings: Sequence[Finding]
+    findings: Sequence[BillFinding]
     prices: Sequence[SpotPriceSeries] = ()

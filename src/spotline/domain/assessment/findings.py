@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from spotline.domain.assessment.facts import Finding
+from spotline.domain.assessment.facts import BillFinding
 
 SENTENCES: Mapping[str, str] = MappingProxyType(
     {
@@ -62,10 +62,10 @@ class FindingLedger:
         if more:
             self._more[kind] = more
 
-    def findings(self) -> Sequence[Finding]:
+    def findings(self) -> Sequence[BillFinding]:
         """Those that have rows, in the order of `SENTENCES`."""
         return tuple(
-            Finding(
+            BillFinding(
                 kind=kind,
                 rows=self._rows[kind],
                 micro=self._micro[kind],

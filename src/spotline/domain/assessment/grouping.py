@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from spotline.domain.assessment.facts import InstanceRun, Machine, Purchase, Rebuilding, RebuiltJob
+from spotline.domain.assessment.facts import (
+    BoughtAs,
+    HiredMachine,
+    InstanceRun,
+    Rebuilding,
+    RebuiltJob,
+)
 from spotline.domain.assessment.runs import mark_of
 from spotline.domain.units import PPM
 
@@ -224,8 +230,8 @@ def job_of(group: JobRuns, prices: Mapping[tuple[str, str, str], int]) -> Rebuil
     seconds = sum(run.seconds for run in worked)
     # Jobs of ours grow and shrink, and go on meanwhile; of others a gang is taken to wait for all.
     elastic = any(mark_of(run.tags, JOB_TAGS[:1]) for run in worked)
-    spot_s = sum(run.seconds for run in worked if run.purchase is Purchase.SPOT)
-    committed = [run for run in worked if run.purchase is Purchase.COMMITTED]
+    spot_s = sum(run.seconds for run in worked if run.purchase is BoughtAs.SPOT)
+    committed = [run for run in worked if run.purchase is BoughtAs.COMMITTED]
     listed = sum(list_price(run, prices) * run.seconds for run in worked)
     return RebuiltJob(
         job_id=group.job_id,
@@ -253,13 +259,13 @@ def list_price(run: InstanceRun, prices: Mapping[tuple[str, str, str], int]) -> 
     return run.list_price_micro or prices.get((on.provider, on.region, on.instance_type), 0)
 
 
-def _machine_of(runs: Sequence[InstanceRun]) -> Machine:
+def _machine_of(runs: Sequence[InstanceRun]) -> HiredMachine:
     """Where it ran longest; of equals the first in order of names."""
-    seconds: dict[Machine, int] = {}
+    seconds: dict[HiredMachine, int] = {}
     for run in runs:
         seconds[run.machine] = seconds.get(run.machine, 0) + run.seconds
 
-    def order(machine: Machine) -> tuple[int, str, str, str]:
+    def order(machine: HiredMachine) -> tuple[int, str, str, str]:
         return -seconds[machine], machine.instance_type, machine.region, machine.zone
 
     return min(seconds, key=order)

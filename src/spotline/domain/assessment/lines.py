@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-from spotline.domain.assessment.facts import Machine, Purchase
+from spotline.domain.assessment.facts import BoughtAs, HiredMachine
 
 Tags = tuple[tuple[str, str], ...]
 
@@ -46,8 +46,8 @@ class ExportLine(NamedTuple):
     used_s: int | None = None
     list_micro: int = 0
     resource: str = ""
-    machine: Machine | None = None
-    purchase: Purchase = Purchase.ON_DEMAND
+    machine: HiredMachine | None = None
+    purchase: BoughtAs = BoughtAs.ON_DEMAND
     tags: Tags = ()
     trap: str = ""
     noted_micro: int = 0
@@ -78,7 +78,7 @@ class UsedWindow:
     micro: int
     list_micro: int
     listed_s: int
-    seconds: Mapping[Purchase, int]
+    seconds: Mapping[BoughtAs, int]
     tags: Tags
 
 

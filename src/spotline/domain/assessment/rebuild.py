@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 
 from spotline.domain.assessment.clock import ClockChange, changes_in
 from spotline.domain.assessment.facts import (
+    HiredMachine,
     InstanceRun,
-    Machine,
     RebuiltBill,
     RebuiltJob,
     SpotPriceSeries,
@@ -157,7 +157,7 @@ class BillFold:
             micro = other.paid_micro if len(others) == 1 else 0
             self._books[currency].found.add("other_currency", other.rows, micro, f"It is {sums}.")
 
-    def _is_gpu(self, machine: Machine) -> bool:
+    def _is_gpu(self, machine: HiredMachine) -> bool:
         return machine.gpus > 0 or self._has_gpus(machine.instance_type)
 
 
@@ -185,7 +185,7 @@ class _Rebuilder:
     """Makes jobs of a book's runs, and gives them what stands beside."""
 
     book: _Book
-    is_gpu: Callable[[Machine], bool]
+    is_gpu: Callable[[HiredMachine], bool]
     list_prices: Prices
     naive: bool
 

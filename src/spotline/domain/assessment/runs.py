@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from spotline.domain.assessment.clock import ClockChange
-from spotline.domain.assessment.facts import InstanceRun, Machine, Purchase
+from spotline.domain.assessment.facts import BoughtAs, HiredMachine, InstanceRun
 from spotline.domain.assessment.lines import ExportLine, Tags, UsedWindow
 from spotline.domain.units import S_PER_HOUR
 
@@ -21,14 +21,14 @@ from spotline.domain.units import S_PER_HOUR
 JOINED_S = 60
 _NO_TIME = -1
 _FIELDS = 7  # begin, end, used, micro, list, purchase, tags
-_PURCHASES = tuple(Purchase)
+_PURCHASES = tuple(BoughtAs)
 
 
 @dataclass(slots=True)
 class _Used:
     """The lines of one resource, packed: a bill has a million."""
 
-    machine: Machine
+    machine: HiredMachine
     rows: array[int] = field(default_factory=lambda: array("q"))
 
 
@@ -61,7 +61,7 @@ class RunLedger:
             )
         )
 
-    def machine_of(self, resource: str) -> Machine | None:
+    def machine_of(self, resource: str) -> HiredMachine | None:
         """What is known of a resource that was seen."""
         used = self._used.get(resource)
         return None if used is None else used.machine
@@ -71,7 +71,7 @@ class RunLedger:
         used = self._used.get(resource)
         return 0 if used is None else len(used.rows) // _FIELDS
 
-    def windows(self) -> Iterator[tuple[str, Machine, list[UsedWindow]]]:
+    def windows(self) -> Iterator[tuple[str, HiredMachine, list[UsedWindow]]]:
         """The windows of each resource in order of time; resources in order of their ids."""
         names = list(self._tags)
         for resource in sorted(self._used):
@@ -100,11 +100,11 @@ class RunLedger:
                 yield _run(resource, machine, together)
 
 
-def _knows_more(new: Machine, known: Machine) -> bool:
+def _knows_more(new: HiredMachine, known: HiredMachine) -> bool:
     return (new.gpus > 0 and not known.gpus) or (bool(new.zone) and not known.zone)
 
 
-def _joined(known: Machine, new: Machine) -> Machine:
+def _joined(known: HiredMachine, new: HiredMachine) -> HiredMachine:
     return replace(
         new if new.gpus and not known.gpus else known,
         zone=known.zone or new.zone,
@@ -126,7 +126,7 @@ def _windows(lines: Iterable[tuple[int, ...]], names: Sequence[Tags]) -> Iterato
 
 def _window(lines: Sequence[tuple[int, ...]], names: Sequence[Tags]) -> UsedWindow:
     begin_s, end_s = lines[0][:2]
-    seconds: dict[Purchase, int] = {}
+    seconds: dict[BoughtAs, int] = {}
     used_s = listed_s = listed = 0
     timed = any(line[2] > 0 for line in lines)
     for line in lines:
@@ -189,12 +189,12 @@ def plain_key(key: str) -> str:
     return "".join("-" if letter in "_:./ " else letter for letter in text)
 
 
-def _run(resource: str, machine: Machine, windows: Sequence[UsedWindow]) -> InstanceRun:
+def _run(resource: str, machine: HiredMachine, windows: Sequence[UsedWindow]) -> InstanceRun:
     first, last = windows[0], windows[-1]
     begin_s, end_s = first.begin_s, min(last.begin_s + last.used_s, last.end_s)
     if len(windows) > 1:
         begin_s = max(first.begin_s, first.end_s - first.used_s)
-    seconds: dict[Purchase, int] = {}
+    seconds: dict[BoughtAs, int] = {}
     for window in windows:
         for purchase, used in window.seconds.items():
             seconds[purchase] = seconds.get(purchase, 0) + used

@@ -8,7 +8,7 @@ import pytest
 
 from spotline.adapters.bills.assessing import read_assessed
 from spotline.contracts.errors import ContractError
-from spotline.domain.assessment.facts import Machine, SpotPriceSeries
+from spotline.domain.assessment.facts import HiredMachine, SpotPriceSeries
 from tests.fakes.bills import focus
 from tests.fakes.bills.drawn import Drawn
 
@@ -39,7 +39,7 @@ def test_a_history_as_aws_tells_it_the_latest_first(tmp_path):
         ],
     )
 
-    machine = Machine(
+    machine = HiredMachine(
         provider="aws", region="us-east-2", zone="us-east-2b", instance_type="p4d.24xlarge", gpus=8
     )
     assert bill.prices == (

@@ -7,12 +7,12 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spotline.domain.assessment.facts import Machine, Purchase
+from spotline.domain.assessment.facts import BoughtAs, HiredMachine
 from spotline.domain.assessment.lines import BillReading, ExportLine, HistoryJob, LineKind
 from spotline.domain.assessment.rebuild import BillFold
 
-GPU = Machine(provider="aws", region="r", zone="ra", instance_type="p4d.24xlarge", gpus=8)
-CPU = Machine(provider="aws", region="r", zone="ra", instance_type="m5.large")
+GPU = HiredMachine(provider="aws", region="r", zone="ra", instance_type="p4d.24xlarge", gpus=8)
+CPU = HiredMachine(provider="aws", region="r", zone="ra", instance_type="m5.large")
 HOUR_S = 3600
 
 tags = st.sampled_from([(), (("job", "a"),), (("job", "b"),), (("owner", "x"),)])
@@ -33,7 +33,7 @@ def lines(draw):
         used_s=draw(st.one_of(st.none(), st.integers(1, HOUR_S))),
         resource=draw(st.sampled_from(["", "i-1", "i-2", "i-3"])),
         machine=machine,
-        purchase=draw(st.sampled_from(Purchase)),
+        purchase=draw(st.sampled_from(BoughtAs)),
         tags=draw(tags),
     )
 

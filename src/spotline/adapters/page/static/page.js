@@ -79,6 +79,17 @@
   document.addEventListener("htmx:after:swap", settle);
   document.addEventListener("htmx:after:settle", settle);
 
+  // --- what never came says so, and how to ask for it by itself ---
+  function notCome(event) {
+    const note = event.target.closest?.("[role=status]") ?? event.target.querySelector?.("[role=status]");
+    if (!note) return;
+    const link = note.querySelector("a");
+    note.textContent = "This could not be worked out: no answer came. ";
+    if (link) { link.textContent = "Ask for it by itself"; note.append(link); }
+  }
+  document.addEventListener("htmx:error", notCome);
+  document.addEventListener("htmx:response:error", notCome);
+
   // --- the scrubber ---
   document.addEventListener("input", (event) => {
     if (event.target.id === "at") document.getElementById("at-shown").textContent = event.target.value + " of " + event.target.dataset.last;
