@@ -110,9 +110,10 @@ class Drawn:
         days: int,
         kinds: Sequence[Kind] = AWS_KINDS,
         tag: str = "job",
+        hours: tuple[int, int] = (3, 30),
     ) -> None:
         self._dice = random.Random(seed)
-        self._jobs, self._kinds, self._tag = jobs, kinds, tag
+        self._jobs, self._kinds, self._tag, self._hours = jobs, kinds, tag, hours
         self._end_s = FIRST_S + days * 24 * HOUR_S
         self._ids = 0
         self.truth = Truth()
@@ -187,11 +188,14 @@ class Drawn:
 
     def _segments(self, count: int) -> list[tuple[int, int]]:
         dice = self._dice
+        shortest, longest = self._hours
         span_s = self._end_s - FIRST_S
-        at_s = FIRST_S + HOUR_S + dice.randrange(1, max(2, span_s - count * 40 * HOUR_S))
+        at_s = (
+            FIRST_S + HOUR_S + dice.randrange(1, max(2, span_s - count * (longest + 10) * HOUR_S))
+        )
         segments = []
         for _ in range(count):
-            end_s = at_s + dice.randint(3 * HOUR_S, 30 * HOUR_S)
+            end_s = at_s + dice.randint(shortest * HOUR_S, longest * HOUR_S)
             segments.append((at_s, end_s))
             at_s = end_s + dice.randint(600, 3 * HOUR_S)
         return segments

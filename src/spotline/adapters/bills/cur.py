@@ -52,6 +52,15 @@ OPTIONAL = (
     "reservation/UnusedAmortizedUpfrontFeeForBillingPeriod",
     "reservation/UnusedRecurringFee",
 )
+TELLING_APART = (
+    "bill/InvoiceId",
+    "bill/PayerAccountId",
+    "lineItem/UsageAccountId",
+    "lineItem/TaxType",
+    "lineItem/LegalEntity",
+)
+"""Columns of which nothing is read but that two rows differ in them."""
+
 _TAG_COLUMNS = ("resourceTags/", "resource_tags_")
 _TAG_MAP = "resource_tags"
 _MACHINE = re.compile(r"(?:Box|Spot|Heavy|Dedicated)Usage(?::(?P<type>[\w.-]+))?$")
@@ -107,7 +116,7 @@ class CurReader:
         self.naive = False
         there = set(names)
         # The name of each column in this file; errors use it too.
-        known = (*REQUIRED, *OPTIONAL)
+        known = (*REQUIRED, *OPTIONAL, *TELLING_APART)
         self._named = [name if name in there else snake(name) for name in known]
         self._tags = [name for name in names if name.startswith(_TAG_COLUMNS) and name != _TAG_MAP]
         self._keys = tuple(_tag_key(name) for name in self._tags)
@@ -139,7 +148,7 @@ class CurReader:
             micro=self._carry.micro(money, currency),
             currency=currency,
             resource=_short(str(row.resource or "")),
-            tags=self._row_tags(cells[len(_Row._fields) :]),
+            tags=self._row_tags(cells[len(self._named) :]),
         )
         line = line._replace(noted_micro=line.micro if noted is None else whole_micro(noted))
         yield from self._of_type(row, line)

@@ -61,7 +61,10 @@ OPTIONAL = (
     "x_HeldSeconds",
     "x_LogEntry",
 )
-COLUMNS = (*REQUIRED, *OPTIONAL)
+TELLING_APART = ("BillingAccountId", "SubAccountId", "SkuPriceId", "InvoiceId", "x_Operation")
+"""Columns of which nothing is read but that two rows differ in them."""
+
+COLUMNS = (*REQUIRED, *OPTIONAL, *TELLING_APART)
 _MOST_INSTANCES = 10_000
 _HOURS = re.compile(r"(?:1 )?(?:instance[- ])?h(?:ou)?rs?(?:[^a-z].*)?", re.IGNORECASE)
 _TRAFFIC = re.compile(r"data ?transfer|egress|bandwidth|network.*out|-out-bytes", re.IGNORECASE)
@@ -77,7 +80,7 @@ _BOUGHT = {
 
 
 class _Row(NamedTuple):
-    """The cells of `COLUMNS`, by name."""
+    """The cells of `REQUIRED` and `OPTIONAL`, by name."""
 
     billed: Any
     effective: Any
@@ -134,12 +137,12 @@ class FocusReader:
 
     def may_repeat(self, cells: tuple[Any, ...]) -> bool:
         """Whether the same row again is the same charge: it names a resource or comes once anyway."""
-        row = _Row(*cells)
+        row = _Row(*cells[: len(_Row._fields)])
         return bool(row.resource or row.log_entry) or row.category != "Usage"
 
     def lines(self, number: int, cells: tuple[Any, ...]) -> Iterator[ExportLine]:
         """The lines of a row: several of a lot of instances; raises `Wrong`."""
-        row = _Row(*cells)
+        row = _Row(*cells[: len(_Row._fields)])
         columns = "ChargePeriodStart", "ChargePeriodEnd"
         begin_s, end_s, self.naive = period(row.begin, row.end, *columns)
         currency = str(row.currency or "")

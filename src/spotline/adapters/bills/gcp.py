@@ -44,6 +44,9 @@ OPTIONAL = (
     "cost_at_list",
     "seller_name",
 )
+TELLING_APART = ("billing_account_id", "project.id", "sku.id", "invoice.month")
+"""Columns of which nothing is read but that two rows differ in them."""
+
 _SPEC = "compute.googleapis.com/machine_spec"
 _GPU = re.compile(r"\bGPU\b|\bNvidia\b", re.IGNORECASE)
 _MACHINE = re.compile(r"\bInstance (?:Core|Ram)\b|running in|attached to", re.IGNORECASE)
@@ -102,7 +105,7 @@ class GcpReader:
         self._carry = Carry()
         self.naive = False
         there = set(names)
-        known = (*REQUIRED, *OPTIONAL)
+        known = (*REQUIRED, *OPTIONAL, *TELLING_APART)
         self.columns: Sequence[str] = [
             name if name in there else name.replace(".", "_") for name in known
         ]
@@ -111,12 +114,12 @@ class GcpReader:
 
     def may_repeat(self, cells: tuple[Any, ...]) -> bool:
         """Whether the same row again is the same charge: it names a resource or is no usage."""
-        row = _Row(*cells)
+        row = _Row(*cells[: len(_Row._fields)])
         return bool(row.global_name or row.name) or row.cost_type not in (None, "", "regular")
 
     def lines(self, number: int, cells: tuple[Any, ...]) -> Iterator[ExportLine]:
         """The line of a row, and one for each of its credits; raises `Wrong`."""
-        row = _Row(*cells)
+        row = _Row(*cells[: len(_Row._fields)])
         begin_s, end_s, self.naive = period(row.begin, row.end, *self.columns[2:4])
         currency = str(row.currency or "")
         if not currency:

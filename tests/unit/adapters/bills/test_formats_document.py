@@ -34,8 +34,10 @@ def test_every_column_tag_and_finding_is_named(document):
         *focus.COLUMNS,
         *cur.REQUIRED,
         *cur.OPTIONAL,
+        *cur.TELLING_APART,
         *gcp.REQUIRED,
         *gcp.OPTIONAL,
+        *gcp.TELLING_APART,
         *jobs_csv.REQUIRED,
         *jobs_csv.OPTIONAL,
     }

@@ -45,6 +45,17 @@ def test_rows_of_an_export_that_was_delivered_twice_count_once(tmp_path):
     assert "duplicate" not in found(once)
 
 
+def test_the_same_tax_of_two_accounts_is_paid_twice(tmp_path):
+    header = "BilledCost,EffectiveCost,BillingCurrency,ChargeCategory,ChargePeriodStart,ChargePeriodEnd,SubAccountId"
+    tax = "3,3,USD,Tax,2026-11-01T00:00:00Z,2026-12-01T00:00:00Z,"
+    (tmp_path / "bill.csv").write_text("\n".join((header, f"{tax}1", f"{tax}2", f"{tax}2")))
+
+    bill = read_assessed(tmp_path / "bill.csv", jobs=None, prices=None)
+
+    assert bill.paid_micro == 6_000_000
+    assert found(bill)["duplicate"].rows == 1
+
+
 def test_time_that_is_taken_back_is_a_refund(tmp_path):
     begin = seconds("2026-10-10T10:00:00Z")
     first, second = run("i-1", begin, begin + 7200)
