@@ -12,15 +12,13 @@ import numpy.typing as npt
 
 from spotline.domain.assessment.facts import RebuiltJob, SpotPriceSeries
 from spotline.domain.market.prior_laws import SLOT_S
-from spotline.domain.units import PPM, cost_micro_usd
+from spotline.domain.units import PPM
 
 IntArray = npt.NDArray[np.int64]
 
 CELL_S = SLOT_S
 """Seconds of a cell of the calendar: availability is drawn, and prices are read, cell by cell."""
 
-# A job counts as one on spot that spent this share of its instance-time there.
-_ON_SPOT_PPM = 950_000
 # A price is never nothing: it would be no price.
 _LEAST_PPM = 1_000
 
@@ -119,16 +117,13 @@ def _price_at(series: SpotPriceSeries, at_s: int) -> int:
 
 
 def _seen_on_bill(jobs: Iterable[RebuiltJob]) -> Mapping[tuple[str, str], int]:
-    """What jobs on spot paid, in millionths of their list prices, by region and instance type.
+    """What jobs paid for spot, in millionths of its list prices, by region and instance type.
 
     Under the region "" stands what all regions paid together.
     """
     sums: dict[tuple[str, str], tuple[int, int]] = {}
     for job in jobs:
-        if job.spot_share_ppm < _ON_SPOT_PPM or job.list_price_micro <= 0 or job.work_s <= 0:
-            continue
-        paid = job.paid_micro - job.egress_micro - job.failed_micro - job.committed_micro
-        listed = cost_micro_usd(job.list_price_micro, job.instances, job.work_s)
+        paid, listed = job.spot_micro, job.spot_listed_micro
         for region in (job.machine.region, ""):
             key = (region, job.machine.instance_type)
             before = sums.get(key, (0, 0))

@@ -9,7 +9,7 @@ from spotline.domain.units import PPM
 
 _PRICES = {
     PriceFrom.HISTORY: "from the price history, at the time and in the zone of each",
-    PriceFrom.BILL: "as other jobs on this bill paid for spot",
+    PriceFrom.BILL: "as jobs on this bill paid for spot",
     PriceFrom.ASSUMED: "assumed, as neither history nor bill says it",
 }
 _NEARLY_ALL = 10_000  # millionths: what is nearer to all or none is said so

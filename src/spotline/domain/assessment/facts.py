@@ -72,7 +72,9 @@ class RebuiltJob:
     `restarts` counts how often runs of it ended and others took their place. `egress_micro` is what
     the bill asks for its traffic and disks, `failed_micro` what was paid for runs that ended too soon
     to have done anything (launches that failed); both are part of `paid_micro`. So is `committed_micro`,
-    what was paid for the share `committed_ppm` of its instance-time that ran on commitments.
+    what was paid for the share `committed_ppm` of its instance-time that ran on commitments, and
+    `spot_micro` for the share `spot_share_ppm` on spot, which by its list price, where one is known,
+    would have been `spot_listed_micro`.
     """
 
     job_id: str
@@ -89,6 +91,8 @@ class RebuiltJob:
     failed_micro: int = 0
     rebuilt_by: Rebuilding = Rebuilding.TAG
     spot_share_ppm: int = 0
+    spot_micro: int = 0
+    spot_listed_micro: int = 0
     committed_ppm: int = 0
     committed_micro: int = 0
 

@@ -13,7 +13,7 @@ from spotline.domain.assessment.facts import (
     RebuiltJob,
 )
 from spotline.domain.assessment.runs import mark_of
-from spotline.domain.units import PPM
+from spotline.domain.units import PPM, S_PER_HOUR
 
 JOB_TAGS = (
     "x-jobid",
@@ -230,7 +230,7 @@ def job_of(group: JobRuns, prices: Mapping[tuple[str, str, str], int]) -> Rebuil
     seconds = sum(run.seconds for run in worked)
     # Jobs of ours grow and shrink, and go on meanwhile; of others a gang is taken to wait for all.
     elastic = any(mark_of(run.tags, JOB_TAGS[:1]) for run in worked)
-    spot_s = sum(run.seconds for run in worked if run.purchase is BoughtAs.SPOT)
+    spot = [run for run in worked if run.purchase is BoughtAs.SPOT]
     committed = [run for run in worked if run.purchase is BoughtAs.COMMITTED]
     listed = sum(list_price(run, prices) * run.seconds for run in worked)
     return RebuiltJob(
@@ -247,7 +247,9 @@ def job_of(group: JobRuns, prices: Mapping[tuple[str, str, str], int]) -> Rebuil
         egress_micro=group.beside_micro,
         failed_micro=sum(run.paid_micro for run in failed),
         rebuilt_by=group.rebuilt_by,
-        spot_share_ppm=spot_s * PPM // seconds if seconds else 0,
+        spot_share_ppm=sum(run.seconds for run in spot) * PPM // seconds if seconds else 0,
+        spot_micro=sum(run.paid_micro for run in spot),
+        spot_listed_micro=sum(list_price(run, prices) * run.seconds for run in spot) // S_PER_HOUR,
         committed_ppm=sum(run.seconds for run in committed) * PPM // seconds if seconds else 0,
         committed_micro=sum(run.paid_micro for run in committed),
     )

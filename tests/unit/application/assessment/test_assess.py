@@ -183,7 +183,13 @@ def test_many_jobs_are_stood_in_for_and_cost_much_the_same():
 def test_prices_come_from_the_history_then_the_bill_then_a_named_share():
     history = price_history(10_000_000, 12_000_000)
     other = replace(P4D, instance_type="g5.48xlarge", zone="us-east-1b")
-    on_spot = rebuilt_job("spot", machine=other, paid_micro=LIST_MICRO, hours=4, spot_share_ppm=PPM)
+    # An hour of its four on spot, at a quarter of the list price.
+    spot = {
+        "spot_share_ppm": PPM // 4,
+        "spot_micro": LIST_MICRO // 4,
+        "spot_listed_micro": LIST_MICRO,
+    }
+    on_spot = rebuilt_job("spot", machine=other, hours=4, **spot)
     jobs = [
         rebuilt_job("dated"),
         on_spot,
