@@ -314,7 +314,6 @@ class _Rebuilder:
 
 
 def _paying(run: InstanceRun, more_micro: int) -> InstanceRun:
-
     return replace(run, paid_micro=run.paid_micro + more_micro)
 
 

@@ -80,15 +80,16 @@
   document.addEventListener("htmx:after:settle", settle);
 
   // --- what never came says so, and how to ask for it by itself ---
-  function notCome(event) {
-    const note = event.target.closest?.("[role=status]") ?? event.target.querySelector?.("[role=status]");
+  document.addEventListener("htmx:error", (event) => {
+    const asker = event.target;
+    // A page that is looked at again asks too: no note of its parts is about that.
+    if (!asker.hasAttribute?.("hx-get")) return;
+    const note = asker.matches("[role=status]") ? asker : asker.querySelector("[role=status]");
     if (!note) return;
     const link = note.querySelector("a");
     note.textContent = "This could not be worked out: no answer came. ";
     if (link) { link.textContent = "Ask for it by itself"; note.append(link); }
-  }
-  document.addEventListener("htmx:error", notCome);
-  document.addEventListener("htmx:response:error", notCome);
+  });
 
   // --- the scrubber ---
   document.addEventListener("input", (event) => {
