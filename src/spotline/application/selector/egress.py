@@ -17,7 +17,11 @@ def copy_micro_usd(
     state: SelectorState, job: Job, home: str, other: str, options: SelectorOptions
 ) -> int:
     """What copying a job's checkpoint from one offering to another costs."""
-    here, there = state.offerings[home], state.offerings[other]
+    return copied_micro_usd(job, state.offerings[home], state.offerings[other], options)
+
+
+def copied_micro_usd(job: Job, here: Offering, there: Offering, options: SelectorOptions) -> int:
+    """What copying a job's checkpoint from here to there costs."""
     if (here.provider, here.region) != (there.provider, there.region):
         usd_per_gb = options.egress_usd_per_gb
     elif here.zone != there.zone:

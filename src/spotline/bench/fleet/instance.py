@@ -14,6 +14,7 @@ from spotline.bench.fleet.markets import FleetMarket
 from spotline.contracts.errors import ContractError
 from spotline.domain.jobs.job import Job
 from spotline.domain.jobs.migration import migration_cost
+from spotline.domain.jobs.program import JobProgram
 from spotline.domain.market.market import UNKNOWN, Market
 from spotline.domain.market.offering import Offering
 from spotline.domain.policies.prediction import UNCOUNTED
@@ -120,10 +121,10 @@ def bound_of(instance: LaidCrowd, options: SelectorOptions) -> JointBound:
     return joint_bound([_moving(market, job, options) for job in instance.jobs], capacity)
 
 
-def _moving(market: Market, job: Job, options: SelectorOptions) -> MovingJob:
-    first = first_slot(market, job)
-    start_ns = int(market.slot_starts_ns()[first])
-    programs = tuple(
+def programs_of(market: Market, job: Job) -> tuple[JobProgram | None, ...]:
+    """The job compiled for every offering from its first slot on, None where it cannot run."""
+    start_ns = int(market.slot_starts_ns()[first_slot(market, job)])
+    return tuple(
         program_of(
             job,
             offering.offering_id,
@@ -136,12 +137,15 @@ def _moving(market: Market, job: Job, options: SelectorOptions) -> MovingJob:
         else None
         for offering in market.offerings
     )
+
+
+def _moving(market: Market, job: Job, options: SelectorOptions) -> MovingJob:
     least = _least_egress_micro_usd_per_gb(market.offerings, options)
     fee = migration_cost(job, egress_micro_usd_per_gb=least)
     return MovingJob(
         job_id=job.job_id,
-        programs=programs,
-        first_slot=first,
+        programs=programs_of(market, job),
+        first_slot=first_slot(market, job),
         migrate_s=fee.overhead_s,
         fee_micro_usd=fee.cost_micro_usd,
     )

@@ -38,18 +38,12 @@ def headline(
     Plain spot launches the whole count again, in the cheapest zone that has it, whenever it was lost;
     it knows no deadline and buys nothing on demand.
     """
-    from spotline.application.focus.rows import FocusLedger
+    from spotline.bench.headline.bills import read_bill_of
     from spotline.bench.headline.counting import numbers
     from spotline.bench.headline.run import HeadlineOptions, run_headline
-    from spotline.replay.focus import focus_rows
 
     console = open_console()
-    totals = {}
-    for place in log or ():
-        ledger = FocusLedger()
-        for _ in focus_rows(place, ledger):
-            pass
-        totals[str(place)] = ledger.totals
+    bills = {str(place): read_bill_of(place) for place in log or ()}
     options = HeadlineOptions(
         data=data,
         market=market,
@@ -68,7 +62,7 @@ def headline(
             "market": market,
             "load": load,
         },
-        **numbers(ran.jobs, totals),
+        **numbers(ran.jobs, bills),
     }
     write_figures(figures, out)
     for line in told(figures):
@@ -88,14 +82,15 @@ def told(figures: dict[str, Any]) -> list[str]:
         f"{kept['kept']} of {kept['promised']} deadlines that were promised were kept, of hard ones "
         f"{kept['kept_hard']} of {kept['promised_hard']}"
         + ("" if kept["most_missed"] is None else f"; at most {kept['most_missed']:.1%} are missed")
-        + f" (95 %); {kept['refused_at_submit']} refused at submit, "
-        f"{kept['refused_and_kept']} of which would have been on time; {kept['not_told']} arrived "
-        "before anything was known",
+        + f" (95 %); {kept['refused_at_submit']} hard ones refused at submit, "
+        f"{kept['refused_and_kept']} of which would have been kept; {kept['without_promise']} soft "
+        f"ones taken without a promise, {kept['without_promise_and_kept']} kept; "
+        f"{kept['not_told']} arrived before anything was known",
     ]
     for place, bill in figures["explained"].items():
         lines.append(
             f"{_usd(bill['unexplained_usd'])} of {_usd(bill['billed_usd'])} on the bill of {place} "
-            f"that no decision explains ({bill['charges']:,} charges)"
+            f"that no decision explains ({bill['label']}, {bill['charges']:,} charges)"
         )
     return lines
 

@@ -9,9 +9,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import beta
 
-from spotline.application.focus.rows import FocusTotals
 from spotline.bench.fleet.counting import BLOCK_SLOTS
+from spotline.bench.headline.bills import SIMULATED, ReadBill
 from spotline.bench.headline.run import JobSeen
+from spotline.bench.quality.statistics import resampled_sums, time_lines
 from spotline.domain.units import MICRO_USD_PER_USD, PPM
 
 FloatArray = npt.NDArray[np.float64]
@@ -25,9 +26,9 @@ _RESAMPLES = 4_000
 def money(jobs: Sequence[JobSeen], seed: int = 0) -> dict[str, Any]:
     """What a finished job costs under both, and the difference with its interval.
 
-    All that was spent counts, on jobs that were never done as well. Blocks of slots of every crowd
-    are drawn with replacement, both sides of a job together: jobs that begin at one time share a
-    market. Fewer than two crowds give no interval.
+    All that was spent counts, on jobs that were never done as well. The interval is over moving blocks of
+    slots (`resampled_sums`), both sides of a job together: jobs that begin at one time share a market,
+    of whatever crowd they are.
     """
     ours, plain = (
         _usd([job.cost_micro_usd for job in jobs]),
@@ -41,18 +42,19 @@ def money(jobs: Sequence[JobSeen], seed: int = 0) -> dict[str, Any]:
     }
     found: dict[str, Any] = {"jobs": len(jobs)}
     found |= {name: int(flags.sum()) for name, flags in counts.items()}
-    drawn = _drawn(jobs, seed) if len({job.seed for job in jobs}) > 1 else None
+    sums = _resampled(jobs, (ours, plain, *counts.values()), seed)
+    drawn = dict(zip(("ours", "plain", *counts), sums, strict=True))
     for kind, name in (("finished", "finished_job"), ("on_time", "job_on_time")):
         mine, others = counts[kind], counts[f"plain_{kind}"]
         found[f"usd_per_{name}"] = _ratio(ours.sum(), mine.sum())
         found[f"plain_usd_per_{name}"] = _ratio(plain.sum(), others.sum())
         found[f"saved_usd_per_{name}"] = None
-        if drawn is not None and mine.any() and others.any():
+        if mine.any() and others.any():
             # Draws without a single such job say nothing.
             theirs, own = (
-                np.where(sums > 0, sums, np.nan) for sums in (drawn @ others, drawn @ mine)
+                np.where(drawn[of] > 0, drawn[of], np.nan) for of in (f"plain_{kind}", kind)
             )
-            said = drawn @ plain / theirs - drawn @ ours / own
+            said = drawn["plain"] / theirs - drawn["ours"] / own
             mean = plain.sum() / others.sum() - ours.sum() / mine.sum()
             low, high = np.nanpercentile(said, (2.5, 97.5))
             found[f"saved_usd_per_{name}"] = [float(low), float(mean), float(high)]
@@ -63,28 +65,26 @@ def _flags(said: Iterable[bool]) -> FloatArray:
     return np.fromiter(said, dtype=np.float64)
 
 
-def _drawn(jobs: Sequence[JobSeen], seed: int) -> FloatArray:
-    """How often every job comes in every resample, shape (resamples, jobs)."""
-    blocks: dict[tuple[int, int], list[int]] = {}
-    for index, job in enumerate(jobs):
-        blocks.setdefault((job.seed, job.slot // BLOCK_SLOTS), []).append(index)
-    rng = np.random.Generator(np.random.PCG64(seed))
-    times = rng.multinomial(len(blocks), [1 / len(blocks)] * len(blocks), size=_RESAMPLES)
-    found = np.zeros((_RESAMPLES, len(jobs)))
-    for column, members in enumerate(blocks.values()):
-        found[:, members] = times[:, [column]]
-    return found
+def _resampled(jobs: Sequence[JobSeen], values: Sequence[FloatArray], seed: int) -> FloatArray:
+    timelines = np.array([job.timeline for job in jobs], dtype=np.int64)
+    starts = np.array([job.slot for job in jobs], dtype=np.int64)
+    lines = time_lines(list(range(int(timelines.max()) + 1)), timelines, starts)
+    return resampled_sums(
+        values, lines, block_slots=BLOCK_SLOTS, seed=seed, resamples=_RESAMPLES, circular=True
+    )
 
 
 def promises(jobs: Sequence[JobSeen]) -> dict[str, Any]:
     """Deadlines kept of those promised, and the most that may be missed.
 
-    Promised is what was told `PROMISED_PPM` on arrival. What was told less would have been refused at
-    submit; it ran all the same, as with `--anyway`, and is counted apart. `most_missed` is the upper
-    end of the one-sided 95 % interval (Clopper and Pearson, Biometrika 26, 1934).
+    Promised is what was told `PROMISED_PPM` on arrival. A hard deadline that was told less would have been
+    refused at submit; it ran all the same, as with `--anyway`, and is counted apart. A soft one is taken
+    without a promise. `most_missed` is the upper end of the one-sided 95 % interval (Clopper and Pearson,
+    Biometrika 26, 1934).
     """
     promised = [job for job in jobs if job.told_ppm is not None and job.told_ppm >= PROMISED_PPM]
-    refused = [job for job in jobs if job.told_ppm is not None and job.told_ppm < PROMISED_PPM]
+    less = [job for job in jobs if job.told_ppm is not None and job.told_ppm < PROMISED_PPM]
+    refused = [job for job in less if job.is_hard]
     kept = sum(job.is_on_time for job in promised)
     return {
         "promised": len(promised),
@@ -94,7 +94,9 @@ def promises(jobs: Sequence[JobSeen]) -> dict[str, Any]:
         "kept_hard": sum(job.is_hard and job.is_on_time for job in promised),
         "refused_at_submit": len(refused),
         "refused_and_kept": sum(job.is_on_time for job in refused),
-        "not_told": len(jobs) - len(promised) - len(refused),
+        "without_promise": len(less) - len(refused),
+        "without_promise_and_kept": sum(not job.is_hard and job.is_on_time for job in less),
+        "not_told": len(jobs) - len(promised) - len(less),
         "promised_from": PROMISED_PPM / PPM,
     }
 
@@ -108,9 +110,11 @@ def most_missed(missed: int, promised: int) -> float | None:
     return float(beta.ppf(CONFIDENCE, missed + 1, promised - missed))
 
 
-def explained(totals: FocusTotals) -> dict[str, Any]:
+def explained(bill: ReadBill) -> dict[str, Any]:
     """Dollars on the bill, and of them those that no decision explains."""
+    totals = bill.totals
     return {
+        "label": bill.label,
         "charges": totals.rows,
         "billed_usd": totals.billed_micro_usd / MICRO_USD_PER_USD,
         "unexplained_charges": totals.unexplained,
@@ -118,12 +122,12 @@ def explained(totals: FocusTotals) -> dict[str, Any]:
     }
 
 
-def numbers(jobs: Sequence[JobSeen], totals: Mapping[str, FocusTotals]) -> dict[str, Any]:
+def numbers(jobs: Sequence[JobSeen], bills: Mapping[str, ReadBill]) -> dict[str, Any]:
     """The three numbers, each with the label of what it was counted on."""
     return {
-        "money": {"label": "simulated", **money(jobs)},
-        "promises": {"label": "simulated", **promises(jobs)},
-        "explained": {name: explained(of) for name, of in totals.items()},
+        "money": {"label": SIMULATED, **money(jobs)},
+        "promises": {"label": SIMULATED, **promises(jobs)},
+        "explained": {name: explained(bill) for name, bill in bills.items()},
     }
 
 

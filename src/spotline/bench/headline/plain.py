@@ -3,8 +3,8 @@
 A job wants its largest count of spot, all or nothing. Where it is taken back it is launched again in
 the cheapest zone that grants the whole of it, and works on from its checkpoint; where no zone does, it
 waits. It knows no deadline, buys nothing on demand, and ends when it is done or worth nothing any
-more. So managed spot jobs recover by default in SkyPilot (Wu et al., "Can't Be Late", NSDI 2024, on
-what it leaves open).
+more. It is served better than a real one: it sees what there is at the opening of a slot, no launch of
+it is refused, and nothing is taken back within a slot.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from spotline.application.allocation.tasks import program_of
+from spotline.application.selector.egress import copied_micro_usd
+from spotline.application.selector.options import SelectorOptions
+from spotline.bench.fleet.instance import programs_of
 from spotline.domain.jobs.job import Job
-from spotline.domain.jobs.migration import migration_cost
 from spotline.domain.jobs.program import IDLE, Holding, JobProgram
 from spotline.domain.jobs.progress import JobProgress, advance
 from spotline.domain.market.market import Market
@@ -54,12 +55,17 @@ class PlainLife:
         return self.first <= slot < self.first + program.end_slots and not self.is_done
 
 
-def plain_recovery(market: Market, jobs: Sequence[Job]) -> tuple[PlainLife, ...]:
+def plain_recovery(
+    market: Market, jobs: Sequence[Job], options: SelectorOptions
+) -> tuple[PlainLife, ...]:
     """Run all jobs on a market that they share; who came first keeps what it holds.
 
-    Slots are whole: what is gone in a slot was gone at its beginning. Returned in the order of `jobs`.
+    `options` say what copying a checkpoint to another place costs. Returned in the order of `jobs`.
     """
-    lives = tuple(_arriving(market, job) for job in jobs)
+    lives = tuple(
+        PlainLife(job=job, first=first_slot(market, job), programs=programs_of(market, job))
+        for job in jobs
+    )
     in_turn = sorted(lives, key=lambda life: (life.first, life.job.job_id))
     for slot in range(market.slots):
         left = [int(count) for count in market.spot_available[slot]]
@@ -71,30 +77,8 @@ def plain_recovery(market: Market, jobs: Sequence[Job]) -> tuple[PlainLife, ...]
         for life in there:
             if life.home < 0:
                 life.home = _granted(life, left, market.spot_price_micro_usd[slot])
-            _live(life, market, slot, lost=life in taken)
+            _live(life, market, slot, options, lost=life in taken)
     return lives
-
-
-def _arriving(market: Market, job: Job) -> PlainLife:
-    first = first_slot(market, job)
-    start_ns = int(market.slot_starts_ns()[first])
-    return PlainLife(
-        job=job,
-        first=first,
-        programs=tuple(
-            program_of(
-                job,
-                offering.offering_id,
-                offering.instance_type,
-                market.slot_s,
-                start_ns,
-                offering.notice_lead_s,
-            )
-            if job.throughput_on(offering.offering_id, offering.instance_type) is not None
-            else None
-            for offering in market.offerings
-        ),
-    )
 
 
 def _keeps(life: PlainLife, left: list[int]) -> bool:
@@ -121,7 +105,9 @@ def _granted(life: PlainLife, left: list[int], prices: Sequence[int]) -> int:
     return home
 
 
-def _live(life: PlainLife, market: Market, slot: int, *, lost: bool) -> None:
+def _live(
+    life: PlainLife, market: Market, slot: int, options: SelectorOptions, *, lost: bool
+) -> None:
     """Let a job run through a slot where it is, or wait."""
     at = life.home if life.home >= 0 else life.last
     if at < 0:
@@ -130,9 +116,10 @@ def _live(life: PlainLife, market: Market, slot: int, *, lost: bool) -> None:
     if program is None:
         raise ValueError(f"{life.job.job_id} cannot run on {market.offerings[at].offering_id}")
     if life.home >= 0 and life.last >= 0 and life.home != life.last:
-        fee = migration_cost(life.job, egress_micro_usd_per_gb=0)
-        pending_s = max(life.progress.pending_overhead_s, fee.overhead_s)
+        pending_s = max(life.progress.pending_overhead_s, life.job.overheads.migrate_s)
         life.progress = replace(life.progress, pending_overhead_s=pending_s)
+        here, there = market.offerings[life.last], market.offerings[life.home]
+        life.cost_micro_usd += copied_micro_usd(life.job, here, there, options)
     count = life.job.max_instances if life.home >= 0 else 0
     holding = Holding(spot=count) if count else IDLE
     life.progress = advance(program, life.progress, holding, held_s=market.slot_s, interrupted=lost)

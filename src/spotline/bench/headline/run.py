@@ -15,7 +15,7 @@ from spotline.application.selector.options import SelectorOptions, where_uncount
 from spotline.application.selector.state import SelectorState
 from spotline.bench.fleet.cells import COLD
 from spotline.bench.fleet.instance import Crowd, lay_instance
-from spotline.bench.fleet.markets import fleet_market
+from spotline.bench.fleet.markets import GENERATED, fleet_market
 from spotline.bench.fleet.policies import SHIPPED
 from spotline.bench.fleet.starts import start_of
 from spotline.bench.headline.plain import plain_recovery
@@ -50,11 +50,12 @@ class JobSeen:
     """A job under both; money in micro-USD.
 
     `told_ppm` is the probability of being on time that it was told on arrival, None where nothing
-    was known of the market yet. Finished is what was done while it was worth anything.
+    was known of the market yet. Finished is what was done while it was worth anything. Jobs of one
+    `timeline` met the same market: crowds on a recorded one do, whatever their seed.
     """
 
     job_id: str
-    seed: int
+    timeline: int
     slot: int
     is_hard: bool
     told_ppm: int | None
@@ -116,11 +117,11 @@ def run_crowd(data: Path, crowd: Crowd) -> tuple[JobSeen, ...]:
     options = where_uncounted(SHIPPED)
     started = start_of(COLD, source, instance, options, hidden)
     ran, told = run_told(started.course, instance.jobs, started.options, crowd.seed)
-    plain = plain_recovery(instance.reported, instance.jobs)
+    plain = plain_recovery(instance.reported, instance.jobs, options)
     return tuple(
         JobSeen(
             job_id=job.job_id,
-            seed=crowd.seed,
+            timeline=crowd.seed if crowd.market == GENERATED else 0,
             slot=waited.first,
             is_hard=job.deadline.kind is DeadlineKind.HARD,
             told_ppm=told.get(job.job_id),

@@ -79,13 +79,41 @@ def bootstrap_points(
     tuple
         Lower end, mean, upper end of the central 95 % interval, in points.
     """
+    parts, wholes = resampled_sums(
+        (difference, optimum),
+        lines,
+        block_slots=block_slots,
+        seed=seed,
+        resamples=resamples,
+        circular=circular,
+    )
+    mean = percent(difference, optimum)
+    points = 100.0 * parts / np.where(wholes > 0.0, wholes, np.nan)
+    tail = 100.0 * (1.0 - CONFIDENCE) / 2.0
+    low, high = np.nanpercentile(points, (tail, 100.0 - tail))
+    return float(low), mean, float(high)
+
+
+def resampled_sums(
+    values: Sequence[FloatArray],
+    lines: Sequence[TimeLine],
+    *,
+    block_slots: int,
+    seed: int,
+    resamples: int = RESAMPLES,
+    circular: bool = False,
+) -> FloatArray:
+    """Sums of each of `values` over moving blocks as in `bootstrap_points`, the same for all of them.
+
+    Returns
+    -------
+    FloatArray
+        Shape (values, resamples).
+    """
     rng = np.random.Generator(np.random.PCG64(seed))
-    parts = np.zeros(resamples)
-    wholes = np.zeros(resamples)
+    sums = np.zeros((len(values), resamples))
     for line in lines:
         starts, place = np.unique(line.start, return_inverse=True)
-        part = np.bincount(place, weights=difference[line.jobs], minlength=starts.size)
-        whole = np.bincount(place, weights=optimum[line.jobs], minlength=starts.size)
         step = int(np.diff(starts).min()) if starts.size > 1 else 1
         block = min(starts.size, max(1, -(-block_slots // step)))
         drawn = -(-starts.size // block)
@@ -93,10 +121,7 @@ def bootstrap_points(
         first = rng.integers(0, places, size=(resamples, drawn))
         taken = (first[:, :, None] + np.arange(block)).reshape(resamples, -1)[:, : starts.size]
         taken %= starts.size
-        parts += part[taken].sum(axis=1)
-        wholes += whole[taken].sum(axis=1)
-    mean = percent(difference, optimum)
-    points = 100.0 * parts / np.where(wholes > 0.0, wholes, np.nan)
-    tail = 100.0 * (1.0 - CONFIDENCE) / 2.0
-    low, high = np.nanpercentile(points, (tail, 100.0 - tail))
-    return float(low), mean, float(high)
+        for row, each in enumerate(values):
+            at_start = np.bincount(place, weights=each[line.jobs], minlength=starts.size)
+            sums[row] += at_start[taken].sum(axis=1)
+    return sums

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 from spotline.application.focus.rows import FocusTotals
+from spotline.application.selector.options import SelectorOptions
 from spotline.bench.fleet.instance import Crowd
+from spotline.bench.headline.bills import REAL, REHEARSED, SIMULATED, ReadBill, label_of
 from spotline.bench.headline.command import told
 from spotline.bench.headline.counting import most_missed, numbers
 from spotline.bench.headline.plain import plain_recovery
@@ -19,6 +21,7 @@ from tests.fakes.allocator import EAST, SLOT_S, START_NS, WEST, job, offering
 
 USD = 1_000_000
 # Four instances at a dollar an hour for a slot, rounded up as bills are.
+FREE = SelectorOptions(egress_usd_per_gb=0.0, zone_egress_usd_per_gb=0.0)
 SLOT_MICRO_USD = -(-4 * 1_000_000 * SLOT_S // 3600)
 
 
@@ -54,7 +57,7 @@ def gang(name: str, *, slots: int, of: int = 4, deadline: int = 9, from_slot: in
 
 
 def test_the_cheapest_zone_with_the_whole_count_is_taken_and_paid_slot_by_slot():
-    (life,) = plain_recovery(market(*[(4, 4)] * 10), [gang("a", slots=3)])
+    (life,) = plain_recovery(market(*[(4, 4)] * 10), [gang("a", slots=3)], FREE)
 
     assert (life.done_slot, life.losses) == (2, 0)
     assert life.cost_micro_usd == 3 * SLOT_MICRO_USD
@@ -63,7 +66,7 @@ def test_the_cheapest_zone_with_the_whole_count_is_taken_and_paid_slot_by_slot()
 def test_what_is_lost_is_launched_again_elsewhere_and_waits_where_there_is_none():
     there = market((4, 4), (3, 4), (0, 3), (0, 3), *[(4, 4)] * 6)
 
-    (life,) = plain_recovery(there, [gang("a", slots=4)])
+    (life,) = plain_recovery(there, [gang("a", slots=4)], FREE)
 
     # East, west, nothing for two slots, east again for what launches and moves had taken.
     assert (life.losses, life.done_slot) == (2, 6)
@@ -73,7 +76,7 @@ def test_what_is_lost_is_launched_again_elsewhere_and_waits_where_there_is_none(
 def test_who_came_first_keeps_what_there_is_and_the_other_waits():
     first, second = gang("a", slots=3), gang("b", slots=3, from_slot=1)
 
-    early, late = plain_recovery(market(*[(4, 0)] * 10), [first, second])
+    early, late = plain_recovery(market(*[(4, 0)] * 10), [first, second], FREE)
 
     assert (early.done_slot, late.done_slot) == (2, 5)
 
@@ -81,17 +84,28 @@ def test_who_came_first_keeps_what_there_is_and_the_other_waits():
 def test_it_knows_no_deadline_and_ends_when_it_is_worth_nothing():
     hurried = gang("a", slots=3, deadline=5)
 
-    (life,) = plain_recovery(market(*[(0, 0)] * 3, *[(4, 4)] * 7), [hurried])
+    (life,) = plain_recovery(market(*[(0, 0)] * 3, *[(4, 4)] * 7), [hurried], FREE)
 
     assert (life.is_done, life.is_on_time()) == (False, False)
     # It ran in the two slots that were left.
     assert life.cost_micro_usd == 2 * SLOT_MICRO_USD
 
 
+def test_a_checkpoint_that_is_copied_is_paid_for_as_ours_is():
+    there = market((4, 4), (0, 4), *[(0, 4)] * 8)
+    moved = gang("a", slots=3)
+    moved = replace(moved, checkpoint=replace(moved.checkpoint, size_gb=100.0))
+
+    (free,), (paid,) = (plain_recovery(there, [moved], each) for each in (FREE, SelectorOptions()))
+
+    # Another region: two cents a gigabyte.
+    assert paid.cost_micro_usd - free.cost_micro_usd == 2 * USD
+
+
 def seen(number: int, **changed) -> JobSeen:
     said = {
         "job_id": f"j{number}",
-        "seed": number % 3,
+        "timeline": 0,
         "slot": 4 * number,
         "is_hard": True,
         "told_ppm": 1_000_000,
@@ -99,7 +113,7 @@ def seen(number: int, **changed) -> JobSeen:
         "is_on_time": True,
         "cost_micro_usd": 30 * USD,
         "plain_is_finished": True,
-        "plain_is_on_time": number % 2 == 0,
+        "plain_is_on_time": number < 20,
         "plain_cost_micro_usd": 20 * USD,
     }
     return JobSeen(**{**said, **changed})
@@ -111,14 +125,24 @@ def test_all_that_was_spent_is_divided_by_what_was_done_in_time():
     assert (found["usd_per_job_on_time"], found["plain_usd_per_job_on_time"]) == (30.0, 40.0)
     low, mean, high = found["saved_usd_per_job_on_time"]
     assert low < mean < high
-    assert mean == 10.0
+    assert mean == pytest.approx(10.0)
     assert found["saved_usd_per_finished_job"] == [-10.0, -10.0, -10.0]
 
 
-def test_one_crowd_has_no_interval_and_nothing_done_no_ratio():
-    alone = [seen(number, seed=1, is_finished=False, is_on_time=False) for number in range(4)]
+def test_jobs_of_one_time_are_drawn_together_whatever_their_crowd():
+    """A second crowd of the same fates on the same market makes no interval narrower."""
+    once = [seen(number) for number in range(40)]
+    again = [replace(job, job_id=f"{job.job_id}b") for job in once]
 
-    found = numbers(alone, {})["money"]
+    alone, both = (numbers(jobs, {})["money"] for jobs in (once, [*once, *again]))
+
+    assert both["saved_usd_per_job_on_time"] == pytest.approx(alone["saved_usd_per_job_on_time"])
+
+
+def test_nothing_done_has_no_ratio():
+    none = [seen(number, is_finished=False, is_on_time=False) for number in range(4)]
+
+    found = numbers(none, {})["money"]
 
     assert found["usd_per_finished_job"] is None
     assert found["saved_usd_per_finished_job"] is None
@@ -136,7 +160,9 @@ def test_promises_count_what_was_told_and_refused():
     found = numbers(jobs, {})["promises"]
 
     assert (found["promised"], found["kept"], found["kept_hard"]) == (11, 10, 10)
-    assert (found["refused_at_submit"], found["refused_and_kept"], found["not_told"]) == (2, 1, 1)
+    assert (found["refused_at_submit"], found["refused_and_kept"], found["not_told"]) == (1, 1, 1)
+    # `submit` takes a soft deadline whatever it is told.
+    assert (found["without_promise"], found["without_promise_and_kept"]) == (1, 0)
 
 
 @pytest.mark.parametrize(
@@ -150,10 +176,26 @@ def test_the_upper_bound_is_that_of_clopper_and_pearson(missed, promised, most):
 def test_the_lines_say_what_the_figures_are():
     totals = FocusTotals(rows=7, billed_micro_usd=5 * USD, unexplained=1, unexplained_micro_usd=USD)
 
-    lines = told(numbers([seen(number) for number in range(9)], {"a log": totals}))
+    bill = ReadBill(label=REHEARSED, totals=totals)
+    lines = told(numbers([seen(number) for number in range(9)], {"a log": bill}))
 
     assert "30.00 USD (9 of 9)" in lines[0]
-    assert lines[-1].startswith("1.00 USD of 5.00 USD on the bill of a log")
+    assert lines[-1] == (
+        "1.00 USD of 5.00 USD on the bill of a log that no decision explains (rehearsed, 7 charges)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("stated", "label"),
+    [
+        ({}, SIMULATED),
+        ({"cloud": "local"}, SIMULATED),
+        ({"cloud": "aws", "endpoint_url": "http://127.0.0.1:9"}, REHEARSED),
+        ({"cloud": "aws", "endpoint_url": ""}, REAL),
+    ],
+)
+def test_a_bill_is_labelled_by_the_cloud_of_its_log(stated, label):
+    assert label_of({"cloud_actuator": stated}) == label
 
 
 @pytest.mark.slow
