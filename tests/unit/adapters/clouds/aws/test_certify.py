@@ -424,7 +424,7 @@ def test_what_is_no_export_is_refused(tmp_path, text):
 @pytest.mark.parametrize(
     "raw",
     [
-        gzip.compress(b"ResourceId,BilledCost\ni-1,0.5\n")[:10] + b"\xff" * 30,
+        gzip.compress(b"ResourceId,BilledCost\ni-1,0.5\n", mtime=0)[:10] + b"\xff" * 30,
         b'ResourceId,BilledCost\ni-1,"' + b"9" * 200_000 + b'"\n',
         b"ResourceId,BilledCost\ni-1,NaN\n",
         b"ResourceId,BilledCost\ni-1,Infinity\n",
