@@ -6,11 +6,11 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
-from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment
 
 from spotline.adapters.assessment.drawn import picture_of
 from spotline.adapters.assessment.sources import AssessmentSources
-from spotline.adapters.page.formats import FILTERS
+from spotline.adapters.page.rendering import templates
 from spotline.adapters.whole_file import replacing
 from spotline.application.assessment.answer import Assessment
 from spotline.application.assessment.words import (
@@ -56,20 +56,8 @@ def write_page(path: Path, told: Assessment, sources: AssessmentSources) -> None
 
 @cache
 def _environment() -> Environment:
-    """As pages are rendered, and with their parts."""
-    environment = Environment(
-        loader=ChoiceLoader(
-            [
-                PackageLoader("spotline.adapters.assessment", "templates"),
-                PackageLoader("spotline.adapters.page", "templates"),
-            ]
-        ),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters.update(FILTERS)
+    """As pages are rendered, with what only an assessment says."""
+    environment = templates("spotline.adapters.assessment")
     environment.filters.update(
         factor=factor, money=money, even=break_even_words, at_s=lambda at_s: at_s * NS_PER_S
     )

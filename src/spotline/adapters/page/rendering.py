@@ -5,16 +5,18 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
 from spotline.adapters.page.formats import FILTERS
 
+_PAGE = "spotline.adapters.page"
+
 
 @cache
-def templates() -> Environment:
-    """The environment that all pages are rendered in."""
+def templates(*packages: str) -> Environment:
+    """The environment that pages are rendered in: templates of `packages` come before those of pages."""
     environment = Environment(
-        loader=PackageLoader("spotline.adapters.page", "templates"),
+        loader=ChoiceLoader([PackageLoader(name, "templates") for name in (*packages, _PAGE)]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

@@ -5,13 +5,10 @@ from __future__ import annotations
 import base64
 import csv
 from dataclasses import dataclass
-from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
-from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
-
-from spotline.adapters.page.formats import FILTERS
+from spotline.adapters.page.rendering import templates
 from spotline.adapters.whole_file import replacing
 from spotline.application.page.summary import PeriodSummary
 from spotline.application.page.waterfall import bars
@@ -70,7 +67,7 @@ def write_html(path: Path, told: PeriodSummary, about: ReportAbout, picture: byt
         The folder is absent, not writable, or full.
     """
     says = f"what {'the job' if about.job else 'each job'} held, progress, and cost over time"
-    environment = _environment()
+    environment = templates("spotline.adapters.report")
     text = environment.get_template("report.html").render(
         told=told,
         about=about,
@@ -83,25 +80,6 @@ def write_html(path: Path, told: PeriodSummary, about: ReportAbout, picture: byt
     )
     with replacing(path) as unfinished:
         unfinished.write_text(text, encoding="utf-8")
-
-
-@cache
-def _environment() -> Environment:
-    """As pages are rendered, and with their parts."""
-    environment = Environment(
-        loader=ChoiceLoader(
-            [
-                PackageLoader("spotline.adapters.report", "templates"),
-                PackageLoader("spotline.adapters.page", "templates"),
-            ]
-        ),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters.update(FILTERS)
-    return environment
 
 
 def _cell(text: str) -> str:
