@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import secrets
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
+
+from spotline.contracts.errors import ContractError
 
 
 def opened(path: Path) -> BinaryIO:
@@ -23,6 +27,30 @@ def opened(path: Path) -> BinaryIO:
     )
     os.set_blocking(stream.fileno(), True)
     return stream
+
+
+@contextmanager
+def readable(path: Path) -> Iterator[None]:
+    """Say of a file that cannot be read, or unpacked, what was expected of it.
+
+    Raises
+    ------
+    ContractError
+        It is absent, a directory, truncated, damaged, or not readable.
+    """
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise ContractError(str(path), "expected a file, found none") from error
+    except IsADirectoryError as error:
+        raise ContractError(str(path), "expected a file, found a directory") from error
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise ContractError(
+            str(path), f"expected a complete gzip file, found a truncated or damaged one ({error})"
+        ) from error
+    except OSError as error:
+        found = error.strerror or str(error)
+        raise ContractError(str(path), f"expected a readable file, found: {found}") from error
 
 
 @contextmanager

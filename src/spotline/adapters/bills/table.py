@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import gzip
 import io
-import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +15,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from spotline.adapters.market.parse import names as listed
-from spotline.adapters.whole_file import opened
+from spotline.adapters.whole_file import opened, readable
 from spotline.contracts.errors import ContractError
 
 MOST_ROWS = 10_000_000
@@ -117,24 +116,14 @@ class BillTable:
 @contextmanager
 def _readable(path: Path) -> Iterator[None]:
     """Say of what cannot be read which file it is, and what was expected."""
-    try:
-        yield
-    except FileNotFoundError as error:
-        raise ContractError(str(path), "expected a file, found none") from error
-    except IsADirectoryError as error:
-        raise ContractError(str(path), "expected a file, found a directory") from error
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise ContractError(
-            str(path), f"expected a complete gzip file, found a truncated or damaged one ({error})"
-        ) from error
-    except (pa.ArrowException, UnicodeDecodeError, csv.Error) as error:
-        found = " ".join(str(error).split())[:200]
-        raise ContractError(
-            str(path), f"expected complete CSV or Parquet, found: {found}"
-        ) from error
-    except OSError as error:
-        found = error.strerror or str(error)
-        raise ContractError(str(path), f"expected a readable file, found: {found}") from error
+    with readable(path):
+        try:
+            yield
+        except (pa.ArrowException, UnicodeDecodeError, csv.Error) as error:
+            found = " ".join(str(error).split())[:200]
+            raise ContractError(
+                str(path), f"expected complete CSV or Parquet, found: {found}"
+            ) from error
 
 
 def _schema_names(stream: BinaryIO) -> tuple[str, ...]:

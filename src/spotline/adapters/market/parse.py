@@ -11,14 +11,13 @@ import gzip
 import io
 import json
 import re
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any
 
-from spotline.adapters.whole_file import opened
+from spotline.adapters.whole_file import opened, readable
 from spotline.contracts.errors import ContractError
 from spotline.domain.market.offering import MOST_PRICE_MICRO_USD
 from spotline.domain.units import MICRO_USD_PER_USD, micro_usd_from_usd, ns_from_datetime
@@ -88,26 +87,16 @@ def read_text(path: Path) -> str:
     ContractError
         The file is absent, truncated, too large, or not UTF-8.
     """
-    try:
+    with readable(path):
         with opened(path) as stream:
             content = stream.read(MOST_BYTES + 1)
         if content.startswith(_GZIP_MAGIC):
             with gzip.GzipFile(fileobj=io.BytesIO(content)) as unpacked:
                 content = unpacked.read(MOST_BYTES + 1)
-        if len(content) > MOST_BYTES:
-            raise ContractError(str(path), f"expected at most {MOST_BYTES:,} bytes, found more")
+    if len(content) > MOST_BYTES:
+        raise ContractError(str(path), f"expected at most {MOST_BYTES:,} bytes, found more")
+    try:
         return content.decode("utf-8-sig")
-    except FileNotFoundError as error:
-        raise ContractError(str(path), "expected a file, found none") from error
-    except IsADirectoryError as error:
-        raise ContractError(str(path), "expected a file, found a directory") from error
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise ContractError(
-            str(path), f"expected a complete gzip file, found a truncated or damaged one ({error})"
-        ) from error
-    except OSError as error:
-        found = error.strerror or str(error)
-        raise ContractError(str(path), f"expected a readable file, found: {found}") from error
     except UnicodeDecodeError as error:
         raise ContractError(
             str(path), f"expected UTF-8 text, found byte {error.start} undecodable"
