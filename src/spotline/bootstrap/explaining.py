@@ -14,7 +14,12 @@ from pydantic import AfterValidator, ValidationInfo
 from spotline.adapters.nats.stream import NatsEventStream
 from spotline.application.explaining.messages import DecisionExplanation, DecisionQuery
 from spotline.application.explaining.ports import ExplainerBusy
-from spotline.application.selector.options import SelectorOptions, where_uncounted
+from spotline.application.selector.options import (
+    CROWD_FIELDS,
+    SelectorOptions,
+    for_crowds,
+    where_uncounted,
+)
 from spotline.bootstrap.clouds import SIMULATED, follows_market
 from spotline.bootstrap.parts import BusAddress, open_stream
 from spotline.contracts.envelope import StoredEntry
@@ -60,30 +65,15 @@ def served_options(stated: object, info: ValidationInfo) -> object:
         "spending": DEFAULT_SPENDING.to_json(),
         "spot_firm": firm,
         "warm_start": shipped_weights(),
-        "clearing": firm,
-        "shadow_prices": firm,
-        "couples_limits": firm,
-        "rescue_room": firm,
-        "strict_reclaims": firm,
-        "nets_soft_deadlines": firm,
-        "brief_search": firm,
+        **dict.fromkeys(CROWD_FIELDS, firm),
         "beliefs": "" if firm else shipped_priors().sha256,
         "belief_paths": 0 if firm else FEEDBACK_PATHS,
     }
     return {**by_default, **stated}
 
 
-SERVED = SelectorOptions(
-    limits=True,
-    spending=DEFAULT_SPENDING.to_json(),
-    warm_start=shipped_weights(),
-    clearing=True,
-    shadow_prices=True,
-    couples_limits=True,
-    rescue_room=True,
-    strict_reclaims=True,
-    nets_soft_deadlines=True,
-    brief_search=True,
+SERVED = for_crowds(
+    SelectorOptions(limits=True, spending=DEFAULT_SPENDING.to_json(), warm_start=shipped_weights())
 )
 """The options of a service whose environment states none: money has limits by default."""
 

@@ -175,7 +175,7 @@ def _options(
 ) -> SystemOptions:
     """How the demo's system runs; `begun` are a file of weights, and whether priors are wanted."""
     from spotline.adapters.files.weights_file import weights_or_priors
-    from spotline.application.selector.options import SelectorOptions
+    from spotline.application.selector.options import SelectorOptions, for_crowds
     from spotline.bootstrap.system import SystemOptions
 
     (store := folder / "store").mkdir(parents=True, exist_ok=True)
@@ -185,17 +185,7 @@ def _options(
         market=market,
         store=store,
         ingest=without_pause(price_sanity=sanity),
-        selector=SelectorOptions(
-            warm_start=weights,
-            limits=True,
-            clearing=True,
-            shadow_prices=True,
-            couples_limits=True,
-            rescue_room=True,
-            strict_reclaims=True,
-            nets_soft_deadlines=True,
-            brief_search=True,
-        ),
+        selector=for_crowds(SelectorOptions(warm_start=weights, limits=True)),
         priors=priors,
         outlooks=False,  # there is no time between its slots to look ahead
         identity=asked_identity(store, asked=identity),

@@ -336,7 +336,7 @@ def _limited(
 ) -> tuple[SelectorOptions, Caps]:
     """How jobs are selected and what may be spent on them: selector and actuator with one text."""
     from spotline.adapters.files.limits_file import read_limits
-    from spotline.application.selector.options import SelectorOptions
+    from spotline.application.selector.options import SelectorOptions, for_crowds
     from spotline.domain.ledger.caps import Caps
     from spotline.domain.limits.spending import Spending
 
@@ -346,19 +346,8 @@ def _limited(
         spending = config.spending
     else:
         spending = read_limits(limits_file)
-    selection = SelectorOptions(
-        warm_start=weights,
-        limits=limits,
-        spending=spending.to_json(),
-        clearing=True,
-        shadow_prices=True,
-        couples_limits=True,
-        rescue_room=True,
-        strict_reclaims=True,
-        nets_soft_deadlines=True,
-        brief_search=True,
-    )
-    return selection, Caps(spending=spending)
+    selection = SelectorOptions(warm_start=weights, limits=limits, spending=spending.to_json())
+    return for_crowds(selection), Caps(spending=spending)
 
 
 def _deciding_on(market: AnyMarket, selection: SelectorOptions) -> SelectorOptions:

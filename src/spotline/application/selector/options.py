@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Any
 
 from spotline.domain.beliefs.count_paths import FEEDBACK_PATHS, MOST_PATHS
 from spotline.domain.beliefs.stock_laws import named_stock
@@ -156,18 +157,29 @@ class SelectorOptions:
 _spending_of = lru_cache(maxsize=16)(spending_of)
 
 
+CROWD_FIELDS = (
+    "clearing",
+    "shadow_prices",
+    "couples_limits",
+    "rescue_room",
+    "strict_reclaims",
+    "nets_soft_deadlines",
+    "brief_search",
+)
+"""What is on wherever counts are shown, and rests on them."""
+
+
+def for_crowds(options: SelectorOptions, *, on: bool = True) -> SelectorOptions:
+    """The options with all that serves jobs together, or without any of it."""
+    crowd: dict[str, Any] = dict.fromkeys(CROWD_FIELDS, on)
+    return replace(options, **crowd)
+
+
 def where_uncounted(options: SelectorOptions) -> SelectorOptions:
     """The options on a market that publishes no counts: these are believed, nothing relies on them."""
     return replace(
-        options,
+        for_crowds(options, on=False),
         spot_firm=False,
-        clearing=False,
-        shadow_prices=False,
-        couples_limits=False,
-        rescue_room=False,
-        strict_reclaims=False,
-        nets_soft_deadlines=False,
-        brief_search=False,
         beliefs=shipped_priors().sha256,
         belief_paths=FEEDBACK_PATHS,
     )

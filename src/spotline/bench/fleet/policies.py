@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import fields, replace
 
 from spotline.application.selector.handler import SelectHandler
-from spotline.application.selector.options import SelectorOptions
+from spotline.application.selector.options import SelectorOptions, for_crowds
 from spotline.application.selector.state import SelectorState
 from spotline.domain.jobs.job import Job
 from spotline.domain.policies.registry import policy_named
@@ -22,15 +22,8 @@ SDP = "sdp"
 # Rules of thumb, the best of which is what others are held against.
 RULES = ("msu", "uniform_progress", "on_demand_only", EDF)
 POLICY_NAMES = (SPOTLINE, SDP, *RULES)
-# How `spotline up` decides: what is measured is what is shipped.
-SHIPPED = SelectorOptions(
-    clearing=True,
-    shadow_prices=True,
-    rescue_room=True,
-    strict_reclaims=True,
-    nets_soft_deadlines=True,
-    brief_search=True,
-)
+# How `spotline up` decides: what is measured is what is shipped. No money has limits here.
+SHIPPED = replace(for_crowds(SelectorOptions()), couples_limits=False)
 # What these do depends on nothing that was learned.
 UNLEARNED = RULES
 
@@ -79,15 +72,7 @@ def run_policy(
         The registry has no policy of this name, and it is neither `spotline` nor `edf`.
     """
     if name != SPOTLINE:
-        options = replace(
-            options,
-            clearing=False,
-            shadow_prices=False,
-            rescue_room=False,
-            strict_reclaims=False,
-            nets_soft_deadlines=False,
-            brief_search=False,
-        )
+        options = for_crowds(options, on=False)
     if name in RULES:
         options = replace(options, beliefs="")
     if name != EDF:
