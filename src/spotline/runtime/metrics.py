@@ -106,6 +106,8 @@ _MEANINGS: Mapping[tuple[Form, str], Mapping[str, str]] = {
         "spotline.entries.parked": "Inputs that are left out because the service cannot take them, by kind.",
         "spotline.entries.not_believed": "Of those parked, that nobody published who may, or that nothing bears out.",
         "spotline.messages.published": "Events stored.",
+        "spotline.notifications.taken": "Messages that receivers of webhooks took, since the outbox was made.",
+        "spotline.notifications.given_up": "Messages that a receiver of webhooks did not take for a day, since the outbox was made.",
         **CLOUD_COUNTS,
     },
     (Form.OBSERVED_COUNTER, "{snapshot}"): {
@@ -113,6 +115,7 @@ _MEANINGS: Mapping[tuple[Form, str], Mapping[str, str]] = {
     },
     (Form.GAUGE, "{message}"): {
         "spotline.log.backlog": "Inputs stored for the service that it has not taken yet.",
+        "spotline.notifications.waiting": "Messages that a receiver of webhooks has not taken yet.",
     },
     (Form.GAUGE, "s"): {
         "spotline.log.lag": "How long the last input had been stored when it was handled; 0 when idle.",
