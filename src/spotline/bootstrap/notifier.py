@@ -24,8 +24,8 @@ from spotline.bootstrap.parts import PartHooks, open_stream
 from spotline.contracts.errors import LogCut, ProviderUnavailable
 from spotline.domain.units import NS_PER_S
 from spotline.runtime.health import Health
-from spotline.runtime.metrics import HostCounters
 from spotline.runtime.telemetry import telemetry_for
+from spotline.runtime.watched import HostCounters
 
 _log = structlog.get_logger(__name__)
 
