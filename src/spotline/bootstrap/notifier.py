@@ -84,7 +84,8 @@ async def serve_notifier(told: Notifying, hooks: PartHooks) -> None:
     Raises
     ------
     ConfigError
-        The outbox is of another release, or the stream is another one.
+        Another process has the outbox, it is of another release or cannot be used, or the stream is
+        another one.
     """
     host = NotifierHost(receivers=len(told.targets))
     telemetry_for(NOTIFIER, host)

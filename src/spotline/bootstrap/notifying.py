@@ -7,6 +7,7 @@ something of it fails it begins again, as the log and its outbox hold all that i
 from __future__ import annotations
 
 import asyncio
+import fcntl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
@@ -27,7 +28,7 @@ from spotline.application.read_model.handler import SPEC
 from spotline.application.selector.options import SelectorOptions
 from spotline.bootstrap.own_loop import in_own_loop
 from spotline.bootstrap.parts import BusAddress, open_stream
-from spotline.contracts.errors import LogCut
+from spotline.contracts.errors import ConfigError, LogCut
 from spotline.replay.recorded import ReadableLog
 from spotline.runtime.metrics import Readings
 from spotline.runtime.stream import EventStream
@@ -44,6 +45,7 @@ POLL_S = 1.0
 """How often the end of the log is asked for, in seconds."""
 
 _AGAIN_S = (5.0, 300.0)
+_LOCK_FILE = ".notify.lock"
 _FIGURES = {
     "spotline.notifications.waiting": LetterState.WAITING,
     "spotline.notifications.taken": LetterState.TAKEN,
@@ -105,6 +107,26 @@ async def _follow(told: Notifying) -> None:
             await followed(stream, fold_of(told, source), delivery, poll_s=POLL_S)
 
 
+@contextmanager
+def _alone_with(store: Path) -> Iterator[None]:
+    """Keep every other process from sending what is in the store's outbox: it would be sent twice."""
+    try:
+        store.mkdir(parents=True, exist_ok=True)
+        lock = (store / _LOCK_FILE).open("ab")
+    except OSError as error:
+        found = error.strerror or str(error)
+        raise ConfigError(f"{store}: expected a folder to write to, found: {found}") from error
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise ConfigError(
+                f"{store}: expected an outbox that no other process sends from, found one that "
+                "does; end it, or give another store"
+            ) from error
+        yield
+
+
 def fold_of(told: Notifying, source: str) -> AlertFold:
     """An empty fold; `source` is the id of the installation, which makes its ids its own."""
     return AlertFold(source, About(selector=told.selector))
@@ -117,10 +139,11 @@ def delivering(told: Notifying) -> Iterator[AlertDelivery]:
     Raises
     ------
     ConfigError
-        The outbox is of another release.
+        Another process has it, it is of another release, or the store cannot be used.
     """
     telemetry = telemetry_for(NOTIFIER)
     with ExitStack() as stack:
+        stack.enter_context(_alone_with(told.store))
         outbox = Outbox(told.store / OUTBOX_FILE)
         stack.callback(outbox.close)
         delivery = AlertDelivery(outbox, told.targets)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from spotline.adapters.notify import delivering
+from spotline.adapters.notify import delivering as delivering_module
 from spotline.adapters.notify.outbox import OUTBOX_FILE, Outbox
 from spotline.application.notify.alerts import AlertKind, AlertState, alert_id_of
 from spotline.application.notify.target import NotifyTarget
@@ -20,10 +20,10 @@ from spotline.application.selector.options import SelectorOptions
 from spotline.bootstrap import notifier as module
 from spotline.bootstrap.health import HealthProbes
 from spotline.bootstrap.notifier import NotifierHost, serve_notifier
-from spotline.bootstrap.notifying import FollowPlace, Notifying
+from spotline.bootstrap.notifying import FollowPlace, Notifying, delivering
 from spotline.bootstrap.parts import BusAddress, PartHooks
 from spotline.contracts.envelope import StoredEntry
-from spotline.contracts.errors import LogCut, ProviderUnavailable
+from spotline.contracts.errors import ConfigError, LogCut, ProviderUnavailable
 from tests.eventually import eventually
 from tests.fakes.receiver import receiving
 from tests.fakes.stream import FakeStream
@@ -136,8 +136,8 @@ async def test_what_waits_is_sent_while_the_log_is_away(tmp_path, monkeypatch):
     first = OwnedStream()
     first.entries = entries_of(3)
     opened = Opened(ProviderUnavailable("no server"), first, ProviderUnavailable("no server"))
-    monkeypatch.setattr(delivering, "_FIRST_PAUSE_S", 0.001)
-    monkeypatch.setattr(delivering, "_LONGEST_PAUSE_S", 0.001)
+    monkeypatch.setattr(delivering_module, "_FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr(delivering_module, "_LONGEST_PAUSE_S", 0.001)
     with receiving() as receiver:
         receiver.answers = [(503, {})] * 10_000
         async with serving(monkeypatch, opened, tmp_path, receiver.url) as probes:
@@ -193,3 +193,28 @@ async def test_it_is_well_once_it_has_read_all_that_there_is():
     assert host.lag_s > 0
     host.place = FollowPlace(applied_seq=5, last_seq=5, stored_ns=1)
     assert (host.backlog, host.healthy, host.lag_s) == (0, True, 0.0)
+
+
+async def test_a_second_process_does_not_send_from_the_same_outbox(tmp_path):
+    told = Notifying(
+        targets=[NotifyTarget(name="ops", url="http://127.0.0.1:1/")],
+        bus=BusAddress(nats_url="nats://127.0.0.1:1"),
+        store=tmp_path,
+        selector=SelectorOptions(),
+    )
+    with delivering(told), pytest.raises(ConfigError, match="no other process sends from"):
+        await serve_notifier(told, PartHooks())
+    with delivering(told):
+        pass
+
+
+async def test_a_store_that_cannot_be_written_to_is_named(tmp_path):
+    (tmp_path / "store").write_text("a file")
+    told = Notifying(
+        targets=(),
+        bus=BusAddress(nats_url="nats://127.0.0.1:1"),
+        store=tmp_path / "store",
+        selector=SelectorOptions(),
+    )
+    with pytest.raises(ConfigError, match="expected a folder to write to"):
+        await serve_notifier(told, PartHooks())
