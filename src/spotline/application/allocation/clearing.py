@@ -432,7 +432,7 @@ class _Slot:
                 from_stock=self._from_stock(place, on_demand),
                 safe=bool(safe),
             ),
-            partial(rung_answer, place, ladder, at),
+            partial(rung_answer, place.task, place.asked, ladder, at),
         )
 
     @staticmethod

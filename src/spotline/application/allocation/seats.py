@@ -24,7 +24,9 @@ from spotline.domain.units import cost_micro_usd
 class Seat:
     """What a job would hold of an offering with so much left to it, and what that is worth.
 
-    `answer` says it in full: only that of the seat which a job gets is ever asked for.
+    `answer` says it in full: only that of the seat which a job gets is ever asked for. It knows
+    nothing of the place that keeps the seat: a ring of the two would wait for a look for garbage,
+    and a slot makes tens of thousands of objects that hang on seats.
     """
 
     option: Option
@@ -81,7 +83,7 @@ def pays_to_go(bidder: Bidder, place: TaskPlace, seat: Seat) -> bool:
     return seat.option.spot > 0 or (seat.option.on_demand > 0 and cheaper)
 
 
-def rung_answer(place: TaskPlace, ladder: Ladder, at: int) -> JobAnswer:
+def rung_answer(task: JobTask, asked: AskedPolicy, ladder: Ladder, at: int) -> JobAnswer:
     """What a job is answered that gets a rung."""
     rung = ladder.rungs[at]
     decision = SlotDecision(
@@ -89,7 +91,7 @@ def rung_answer(place: TaskPlace, ladder: Ladder, at: int) -> JobAnswer:
         memory=ladder.memory_of(at),
         reason=ladder.reason(at),
     )
-    return answer_of(place.task, place.asked, decision)
+    return answer_of(task, asked, decision)
 
 
 def life_worth(view: PolicyView, held: Holding) -> float:
