@@ -163,24 +163,24 @@ def _solve(
     from ortools.sat.python import cp_model
 
     model = cp_model.CpModel()
-    owner = _owner(part)
-    picks = {int(row): model.new_bool_var("") for row in kept}
+    # Plain lists: numbers are taken out of them one by one.
+    owner, values, takes = _owner(part).tolist(), part.values.tolist(), part.takes.tolist()
+    picks = {row: model.new_bool_var("") for row in kept.tolist()}
     of_job: dict[int, list[int]] = {}
     for row in picks:
-        of_job.setdefault(int(owner[row]), []).append(row)
+        of_job.setdefault(owner[row], []).append(row)
     for rows in of_job.values():
         model.add_exactly_one(picks[row] for row in rows)
     for at, limit in enumerate(part.limits.tolist()):
-        taken = [(row, int(part.takes[row, at])) for row in picks if part.takes[row, at]]
+        taken = [(row, takes[row][at]) for row in picks if takes[row][at]]
         if taken:
             model.add(sum(amount * picks[row] for row, amount in taken) <= limit)
+    hinted = set(best)
     for row, pick in picks.items():
-        model.add_hint(pick, int(row in best))
+        model.add_hint(pick, int(row in hinted))
     # Differences only: the sum of whole lives may be larger than the solver counts in.
-    base = {job: min(int(part.values[row]) for row in rows) for job, rows in of_job.items()}
-    total = sum(
-        (int(part.values[row]) - base[int(owner[row])]) * pick for row, pick in picks.items()
-    )
+    base = {job: min(values[row] for row in rows) for job, rows in of_job.items()}
+    total = sum((values[row] - base[owner[row]]) * pick for row, pick in picks.items())
     least = sum(base.values())
     model.add(total >= part.worth(best) - least)
     model.maximize(total)
