@@ -202,8 +202,9 @@ class JobRun:
 
     def held_at(self, offering_id: str) -> Holding:
         """What the cloud last reported to be held of an offering."""
-        lots = [lot for lot in self.held_lots if lot.offering_id == offering_id]
-        return holding_of(lots)
+        if not self.held_lots:
+            return IDLE
+        return holding_of([lot for lot in self.held_lots if lot.offering_id == offering_id])
 
     def forget_offers(self) -> None:
         """Let go of what only feedback needed: it has come, or none will."""

@@ -104,6 +104,8 @@ def lots_cost_micro_usd(
 
     `steps` are (offset_s, lots held from then on), ascending.
     """
+    if not any(lots for _, lots in steps):
+        return 0
     total = 0
     offering_ids = sorted({lot.offering_id for _, lots in steps for lot in lots})
     for offering_id in offering_ids:
