@@ -394,8 +394,9 @@ class _Slot:
             asks += [(less, stock) for less in range(most - 1, -1, -1)]
         # What others take now is not counted on later.
         of = available.instances if available.known else 0
+        priced = self._nets_where_short(place)
         for netted in (False, True):
-            alike = [ask for ask in asks if self._nets(place, ask[0]) == netted]
+            alike = [ask for ask in asks if (priced and ask[0] < view.spot_available) == netted]
             if not alike:
                 continue
             ladder = climb(
@@ -414,11 +415,10 @@ class _Slot:
 
         Its table waits for spot as long as the law says that it comes; this has come, and goes to others.
         """
-        return (
-            self._request.nets_soft_deadlines
-            and spot < place.view.spot_available
-            and is_priced(place.view.outlook)
-        )
+        return spot < place.view.spot_available and self._nets_where_short(place)
+
+    def _nets_where_short(self, place: TaskPlace) -> bool:
+        return self._request.nets_soft_deadlines and is_priced(place.view.outlook)
 
     def _seat_on(self, place: TaskPlace, ladder: Ladder, at: int) -> Seat:
         spot, on_demand, _, cost, safe = ladder.rungs[at]

@@ -69,9 +69,8 @@ class ResidualCapacity:
     def take_what_is_left(self, lots: Iterable[Lot]) -> None:
         """Serve a job that may hold more than is left by now."""
         for lot in lots:
-            spot = min(lot.spot, self._spot[lot.offering_id])
-            on_demand = min(lot.on_demand, self._on_demand[lot.offering_id])
-            self.take([Lot(offering_id=lot.offering_id, spot=spot, on_demand=on_demand)])
+            self._spot[lot.offering_id] -= min(lot.spot, self._spot[lot.offering_id])
+            self._on_demand[lot.offering_id] -= min(lot.on_demand, self._on_demand[lot.offering_id])
 
 
 def _known(count: Count) -> int:
