@@ -387,6 +387,9 @@ class Turns(Generic[StateT]):
                     f"{self.service} decided {type(decided).__name__}, "
                     "which its SPEC does not list under decides"
                 )
+        if not (outcome.events or outcome.calls or recorded):
+            # Of most events nothing follows.
+            return _NO_TURN, [event]
         outputs = dict(recorded)
         for index, decided in enumerate(outcome.events):
             if index not in outputs:

@@ -23,9 +23,10 @@ def changed(value: ValueT, **changes: Any) -> ValueT:
     ValueError
         Its type refuses what it is changed to.
     """
-    kind = type(value)
+    kind: Any = type(value)
     names, read = _fields_of(kind)
-    return kind(**{**dict(zip(names, read(value), strict=True)), **changes})
+    made: ValueT = kind(**{**dict(zip(names, read(value), strict=True)), **changes})
+    return made
 
 
 @lru_cache(maxsize=256)
