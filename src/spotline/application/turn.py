@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from spotline.application.rollback import Rollback
 from spotline.application.set_aside import SetAside
@@ -406,24 +406,14 @@ class Turns(Generic[StateT]):
 
     def _made(self, event: Event, event_id: str, ctx: Context, index: int = 0) -> Output:
         """An output that follows from the event of `ctx`, sealed where outputs are."""
-        sealed = None
-        if self._seals:
-            sealed = envelope_for(
-                event,
-                event_id=event_id,
-                source=self.service,
-                causation_id=ctx.event_id,
-                correlation_id=ctx.correlation_id,
-                index=index,
-            )
-        return Output(
-            event=event,
-            event_id=event_id,
-            causation_id=ctx.event_id,
-            correlation_id=ctx.correlation_id,
-            index=index,
-            sealed=sealed,
-        )
+        about: dict[str, Any] = {
+            "event_id": event_id,
+            "causation_id": ctx.event_id,
+            "correlation_id": ctx.correlation_id,
+            "index": index,
+        }
+        sealed = envelope_for(event, source=self.service, **about) if self._seals else None
+        return Output(event=event, sealed=sealed, **about)
 
     def _apply(self, outputs: Mapping[int, Output]) -> tuple[tuple[Output, ...], list[Event]]:
         ordered = tuple(outputs[index] for index in sorted(outputs))
