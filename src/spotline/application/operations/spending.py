@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 
 from spotline.application.market_view import ClockReading
 from spotline.application.operations.messages import LimitsInForce, QuotaUse, SpendUse
@@ -25,7 +24,7 @@ from spotline.domain.limits.spend_book import SpendBook, by_capacity_type
 from spotline.domain.limits.spending import NO_LIMIT, SPANS_S, SpendLimit
 from spotline.domain.market.offering import CapacityType, Quote
 from spotline.domain.market.slot_quote import SlotQuote
-from spotline.domain.remembered import Same
+from spotline.domain.remembered import BySelf
 
 SPENDING_EVENTS = (
     *(SlotOpened, CostAccrued, JobAdvanced, CapacityReported),
@@ -99,7 +98,7 @@ class SpendingState:
         return self.spend.unsettled_since(self._bucket(first)) if self.slot_s else {}
 
     def _reckon(self, event: JobAdvanced) -> None:
-        quotes = _by_offering(Same(self.quotes.get(event.slot, ())))
+        quotes = _quotes.of(self.quotes.get(event.slot, ()))
         for kind, cost in by_capacity_type(event.slot_cost_micro_usd, event.lots, quotes):
             self.spend.reckon(self._bucket(event.slot), (event.tenant, kind), cost)
 
@@ -110,10 +109,12 @@ class SpendingState:
         return slot // max(1, _BUCKET_S // self.slot_s)
 
 
+def _by_offering(quotes: tuple[SlotQuote, ...]) -> Mapping[str, Quote]:
+    return {quoted.quote.offering_id: quoted.quote for quoted in quotes}
+
+
 # All jobs of a slot are reckoned at the same quotes.
-@lru_cache(maxsize=4)
-def _by_offering(quotes: Same[tuple[SlotQuote, ...]]) -> Mapping[str, Quote]:
-    return {quoted.quote.offering_id: quoted.quote for quoted in quotes.value}
+_quotes = BySelf(_by_offering, 4)
 
 
 def limits_in_force(
