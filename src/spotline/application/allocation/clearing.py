@@ -249,10 +249,15 @@ class _Slot:
             if short <= spot:
                 break
             spot |= short
+        kept: dict[str, int] = {}
+        for bidder in bidders:
+            home, held = bidder.task.offering_id, bidder.task.holding.on_demand
+            kept[home] = kept.get(home, 0) + held
         return Capacity(
             spot={offering_id: self._residual.spot(offering_id) for offering_id in sorted(spot)},
             on_demand={
-                offering_id: self._stock(offering_id, bidders) for offering_id in sorted(stock)
+                offering_id: self._stock(offering_id, kept.get(offering_id, 0))
+                for offering_id in sorted(stock)
             },
         )
 
@@ -268,17 +273,10 @@ class _Slot:
             if instances > self._residual.on_demand(offering_id)
         }
 
-    def _stock(self, offering_id: str, bidders: Sequence[Bidder]) -> int:
-        """On-demand for all; none to launch where more is held than is in stock."""
+    def _stock(self, offering_id: str, kept: int) -> int:
+        """On-demand for all; none to launch where more is held, `kept`, than is in stock."""
         left = self._residual.on_demand(offering_id)
-        return 0 if self._kept(offering_id, bidders) > left else left
-
-    def _kept(self, offering_id: str, bidders: Sequence[Bidder]) -> int:
-        return sum(
-            bidder.task.holding.on_demand
-            for bidder in bidders
-            if bidder.task.offering_id == offering_id
-        )
+        return 0 if kept > left else left
 
     def _worthwhile(self, bidder: Bidder, spot: Set[str], stock: Set[str]) -> list[int]:
         """The places that could be worth more than what the job is sure to have at home."""

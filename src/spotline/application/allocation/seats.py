@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from spotline.application.allocation.messages import JobTask
 from spotline.application.allocation.tasks import AskedPolicy, answer_of
 from spotline.domain.crowd.bids import Capacity, Option, takes_of
+from spotline.domain.jobs.lot import holding
 from spotline.domain.jobs.program import Holding
 from spotline.domain.market.offering import Quote
 from spotline.domain.policies.answer import JobAnswer, Move, Yielded
@@ -87,7 +88,7 @@ def rung_answer(task: JobTask, asked: AskedPolicy, ladder: Ladder, at: int) -> J
     """What a job is answered that gets a rung."""
     rung = ladder.rungs[at]
     decision = SlotDecision(
-        holding=Holding(spot=rung[SPOT], on_demand=rung[ON_DEMAND]),
+        holding=holding(rung[SPOT], rung[ON_DEMAND]),
         memory=ladder.memory_of(at),
         reason=ladder.reason(at),
     )

@@ -11,7 +11,7 @@ from spotline.application.allocation.messages import AllocateRequest, Alternativ
 from spotline.application.allocation.value_tables import outlook_of
 from spotline.domain.events.forecast import ForecastIssued
 from spotline.domain.jobs.job import Job, Throughput
-from spotline.domain.jobs.lot import Lot, holding_of
+from spotline.domain.jobs.lot import Lot, holding_of, lot_of
 from spotline.domain.jobs.program import Holding, JobProgram, compile_program
 from spotline.domain.jobs.progress import JobProgress
 from spotline.domain.market.forecast import OfferingForecast
@@ -175,11 +175,7 @@ def answer_of(task: JobTask, asked: AskedPolicy, decision: SlotDecision) -> JobA
     reason = asked.reason
     if decision.reason is not DecisionReason.POLICY:
         reason = decision.reason
-    lot = Lot(
-        offering_id=task.offering_id,
-        spot=decision.holding.spot,
-        on_demand=decision.holding.on_demand,
-    )
+    lot = lot_of(task.offering_id, decision.holding.spot, decision.holding.on_demand)
     return JobAnswer(
         job_id=task.job.job_id,
         policy_id=asked.policy.policy_id,

@@ -212,12 +212,7 @@ class SelectorState:
         """What each job could have had beside all others, as bids were cleared: no order counts."""
         taken: dict[str, tuple[int, int]] = {}
         for run in self.running():
-            before = residual.spot(run.offering_id), residual.on_demand(run.offering_id)
-            residual.take_what_is_left(run.lots(run.target))
-            taken[run.job.job_id] = (
-                before[0] - residual.spot(run.offering_id),
-                before[1] - residual.on_demand(run.offering_id),
-            )
+            taken[run.job.job_id] = residual.take_at(run.offering_id, run.target)
 
         def beside(job_id: str) -> tuple[int, int]:
             offering_id = self.runs[job_id].offering_id

@@ -43,7 +43,13 @@ def holding_of(lots: Sequence[Lot]) -> Holding:
     return holding(sum(lot.spot for lot in lots), sum(lot.on_demand for lot in lots))
 
 
-# Few counts make up all that jobs hold, and a slot asks for thousands of holdings.
+# Few counts make up all that jobs hold, and a slot asks for thousands of lots and holdings.
+@lru_cache(maxsize=16_384)
+def lot_of(offering_id: str, spot: int, on_demand: int) -> Lot:
+    """So many instances of an offering; the same object for the same counts."""
+    return Lot(offering_id=offering_id, spot=spot, on_demand=on_demand)
+
+
 @lru_cache(maxsize=4096)
 def holding(spot: int, on_demand: int) -> Holding:
     """So many instances of one offering; the same object for the same counts."""
