@@ -50,11 +50,10 @@ class TaskPlace:
     margin_micro_usd: float = 0.0
     seats: dict[tuple[int, int], Seat] = field(default_factory=dict)
     rungs: dict[tuple[int, int], tuple[Ladder, int]] = field(default_factory=dict)
+    offering_id: str = field(init=False)
 
-    @property
-    def offering_id(self) -> str:
-        """Where it is."""
-        return self.task.offering_id
+    def __post_init__(self) -> None:
+        self.offering_id = self.task.offering_id
 
     @property
     def looks_ahead(self) -> bool:

@@ -204,9 +204,13 @@ def _after(status: JobStatus, event: Event, market: MarketFold) -> JobStatus:
         case JobAdvanced():
             # Only the selector says that a job is over: done work alone is not the end of each.
             awaits = status.job.awaits_exit and event.progress_ppm >= PPM
+            state = JobState.FINISHING if awaits else JobState.RUNNING
+            said = state, event.progress_ppm, event.cost_micro_usd
+            if said == (status.state, status.progress_ppm, status.cost_micro_usd):
+                return status
             return changed(
                 status,
-                state=JobState.FINISHING if awaits else JobState.RUNNING,
+                state=state,
                 progress_ppm=event.progress_ppm,
                 cost_micro_usd=event.cost_micro_usd,
             )
