@@ -54,6 +54,7 @@ SELECTION = {
         "STRICT_RECLAIMS",
         "NETS_SOFT_DEADLINES",
         "BRIEF_SEARCH",
+        "SPREADS_HOMES",
         "FAIRNESS",
         "TENANT_SHARES",
     ),
@@ -157,6 +158,7 @@ HELD = {
         strict_reclaims=True,
         nets_soft_deadlines=True,
         brief_search=True,
+        spreads_homes=True,
     ),
     (PlacerSettings, "placement"): PlacerOptions(method="bace_pipe", cost="rent", moves=False),
     (AnalyticsSettings, "statistics"): StatisticsOptions(
@@ -185,6 +187,7 @@ SERVED = {
     "strict_reclaims": True,
     "nets_soft_deadlines": True,
     "brief_search": True,
+    "spreads_homes": True,
 }
 
 
