@@ -55,6 +55,7 @@ SELECTION = {
         "NETS_SOFT_DEADLINES",
         "BRIEF_SEARCH",
         "SPREADS_HOMES",
+        "RESCUES_SOFT_DEADLINES",
         "FAIRNESS",
         "TENANT_SHARES",
     ),
@@ -159,6 +160,7 @@ HELD = {
         nets_soft_deadlines=True,
         brief_search=True,
         spreads_homes=True,
+        rescues_soft_deadlines=True,
     ),
     (PlacerSettings, "placement"): PlacerOptions(method="bace_pipe", cost="rent", moves=False),
     (AnalyticsSettings, "statistics"): StatisticsOptions(
@@ -188,6 +190,7 @@ SERVED = {
     "nets_soft_deadlines": True,
     "brief_search": True,
     "spreads_homes": True,
+    "rescues_soft_deadlines": True,
 }
 
 

@@ -55,6 +55,9 @@ class SelectorOptions:
     With `rescue_room` a job with a hard deadline lives only where the stock of on-demand is enough to save
     it beside all others that count on it, if there is such a place (ADR 0075).
 
+    With `rescues_soft_deadlines` so does a job with a soft one, where the stock is enough for it beside the rescues
+    of all jobs; hard deadlines count on what hard ones leave, as before (ADR 0085). It needs `rescue_room`.
+
     With `strict_reclaims` a bid counts as interrupted wherever the market takes spot back and the job would
     hold less of it than before, as the selector will see it, also where the job gives it up by itself (ADR 0082).
 
@@ -116,6 +119,7 @@ class SelectorOptions:
     nets_soft_deadlines: bool = False
     brief_search: bool = False
     spreads_homes: bool = False
+    rescues_soft_deadlines: bool = False
 
     def __post_init__(self) -> None:
         if self.rule not in RULES:
@@ -170,6 +174,7 @@ CROWD_FIELDS = (
     "nets_soft_deadlines",
     "brief_search",
     "spreads_homes",
+    "rescues_soft_deadlines",
 )
 """What is on wherever counts are shown, and rests on them."""
 

@@ -1,4 +1,4 @@
-"""What a hard deadline may need of on-demand in the end, and whether stock has room for it."""
+"""What a deadline may need of on-demand in the end, and whether stock has room for it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Rescue(NamedTuple):
 def rescue_of(
     program: JobProgram, slot: int, slots_left: int, left_quanta: int, overhead_s: int = 0
 ) -> Rescue | None:
-    """The latest on-demand that still meets a hard deadline, None where nothing is promised or left.
+    """The latest on-demand that still meets a deadline, None where no work or no time is left.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ def rescue_of(
     -----
     The more work is done, the later it begins: a rescue that has room keeps it.
     """
-    if not program.hard or left_quanta <= 0 or slots_left <= 0:
+    if left_quanta <= 0 or slots_left <= 0:
         return None
     first_s = max(overhead_s, program.launch_s, program.interrupted_s)
     # A slot more: the safety net acts a slot before it is too late.

@@ -56,9 +56,11 @@ def two_gangs(market: Market) -> list[Job]:
 
 
 def lived(
-    market: Market, jobs: list[Job], *, rescue_room: bool, clearing: bool = True
+    market: Market, jobs: list[Job], *, rescue_room: bool, clearing: bool = True, soft: bool = False
 ) -> list[JobLife]:
-    options = SelectorOptions(rehearsals=0, clearing=clearing, rescue_room=rescue_room)
+    options = SelectorOptions(
+        rehearsals=0, clearing=clearing, rescue_room=rescue_room, rescues_soft_deadlines=soft
+    )
     return run_rule(course_unforecast(market), jobs, "msu", options, 0).lives(jobs)
 
 
@@ -71,6 +73,26 @@ def test_two_hard_deadlines_do_not_count_on_the_same_stock() -> None:
 
     assert [life.on_time for life in alike].count(False) == 1
     assert all(life.on_time for life in apart)
+
+
+def test_a_soft_deadline_counts_on_what_rescues_leave_and_takes_none_from_a_hard_one() -> None:
+    market = short_market(2)
+    first, second = two_gangs(market)
+    for kinds in ((False, False), (True, False), (False, True)):
+        jobs = [
+            gang(market, job, hard=hard, deadline_slots=12)
+            for job, hard in zip((first, second), kinds, strict=True)
+        ]
+
+        together = lived(market, jobs, rescue_room=True)
+        apart = lived(market, jobs, rescue_room=True, soft=True)
+
+        assert not all(life.on_time for life in together)
+        if kinds == (False, True):
+            # Who came first has the cheaper place: a hard deadline does not make way for a soft one.
+            assert apart[1].on_time
+        else:
+            assert all(life.on_time for life in apart)
 
 
 def test_where_all_stock_may_be_needed_a_job_still_has_a_home() -> None:

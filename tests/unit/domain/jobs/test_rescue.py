@@ -70,9 +70,10 @@ def test_a_rescue_leaves_a_slot_more_than_work_and_overhead_need() -> None:
     assert found == Rescue(5, 10, program.max_instances)
 
 
-def test_a_soft_deadline_and_work_that_is_done_need_no_rescue() -> None:
-    assert rescue_of(replace(HARD, hard=False), 0, 10, SLOT_WORK) is None
+def test_work_that_is_done_needs_no_rescue_and_a_soft_deadline_the_same_as_a_hard_one() -> None:
     assert rescue_of(HARD, 0, 10, 0) is None
+    soft = replace(HARD, hard=False)
+    assert rescue_of(soft, 0, 10, SLOT_WORK) == rescue_of(HARD, 0, 10, SLOT_WORK) is not None
 
 
 def test_only_a_hard_deadline_with_little_slack_is_at_stake() -> None:
