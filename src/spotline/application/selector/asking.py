@@ -15,6 +15,7 @@ from spotline.application.selector.leaving import NextHome, can_stay, way_out, w
 from spotline.application.selector.limiting import task_at_limit
 from spotline.application.selector.offered_money import task_under_own_caps, task_within_spending
 from spotline.application.selector.options import SelectorOptions
+from spotline.application.selector.probing import probe_odds
 from spotline.application.selector.rescuing import RescueRoom
 from spotline.application.selector.state import SelectorState
 from spotline.application.selector.tenant_savings import tenant_weights
@@ -183,6 +184,7 @@ def _alternatives(
                 rescue_instances=rescue_instances,
                 notice_lead_s=state.lead_s(run.job, offering_id),
                 spot_risk_ppm=_spot_risk_ppm(state, run, offering_id),
+                probe=probe_odds(state, run, offering_id, options),
             )
         )
     return tuple(found)
