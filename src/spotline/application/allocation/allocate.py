@@ -72,14 +72,15 @@ def _placed(
 ) -> tuple[JobAnswer, tuple[ProbeWorth, ...]]:
     """Decide where a task's job runs by its value tables, then how much it holds by its policy.
 
-    Of one that stays, say also what asking elsewhere would be worth.
+    Say also what asking elsewhere would be worth; a job that would gain by asking where it would go
+    stays until it knows.
 
     It moves where the best it can do there is worth more than the best at home by over
     `MOVE_MARGIN_PPM`, the policy makes use of it, and a deadline that is safe at home stays safe.
     """
     home = task_view(request, task, quotes[task.offering_id], residual)
     stays = task_answer(request, task, home)
-    worths = tuple(probe_worths(request, task, home, quotes, residual))
+    worths = probe_worths(request, task, home, quotes, residual)
     moved = _worth_moving(request, task, home, quotes, residual)
     if moved is None:
         return stays, worths
@@ -87,6 +88,9 @@ def _placed(
     goes = task_answer(request, moved, there)
     if not _is_better(home, stays, there, goes):
         return stays, worths
+    first = tuple(worth for worth in worths if worth.offering_id == moved.offering_id)
+    if first:
+        return stays, first
     move = Move(
         from_offering_id=task.offering_id,
         overhead_s=moved.pending_overhead_s,

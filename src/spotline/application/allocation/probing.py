@@ -1,8 +1,8 @@
-"""What a job that stays expects to gain by asking elsewhere: probes are weighed where moves are."""
+"""What a job expects to gain by asking elsewhere first: probes are weighed where moves are."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from spotline.application.allocation.messages import AllocateRequest, Alternative, JobTask
@@ -12,7 +12,14 @@ from spotline.application.allocation.tasks import (
     moved_task,
     task_view,
 )
-from spotline.domain.beliefs.probes import ProbeOdds, ProbeWorth, expected_gain
+from spotline.domain.beliefs.probes import (
+    PricedProbe,
+    ProbeOdds,
+    ProbeWorth,
+    Prospects,
+    expected_gain,
+    probe_price,
+)
 from spotline.domain.market.offering import Quote
 from spotline.domain.policies.contention import ResidualCapacity
 from spotline.domain.policies.interface import Outlook, PolicyView
@@ -27,37 +34,42 @@ def probe_worths(
     home: PolicyView,
     quotes: Mapping[str, Quote],
     residual: ResidualCapacity,
-) -> Iterator[ProbeWorth]:
-    """What each probe that may be sent is worth to a job that stays in this slot, if anything.
+) -> tuple[ProbeWorth, ...]:
+    """What each probe that may be sent, and pays, is worth to a job before it goes anywhere.
 
-    Values are those of this slot, chances those of the next one, in which it may go there.
+    Values are those of this slot, chances those of the next one. A move a slot later forgoes an even
+    share of what it brings, for one of the slots that the work still takes.
     """
-    if home.outlook is None or not may_move(request, task, home):
-        return
     asked = [(place, place.probe) for place in task.alternatives if place.probe is not None]
-    if not asked:
-        return
-    stays = value_of(home, home.outlook)
-    least = move_margin_micro_usd(home)
+    if not asked or home.outlook is None or not may_move(request, task, home):
+        return ()
+    stays = value_of(home, home.outlook) + move_margin_micro_usd(home)
+    left = home.program.work_quanta - home.state.progress_quanta
+    slots = max(1, home.program.slots_on_demand(left, 0))
+    found = []
     for place, odds in asked:
-        view = task_view(
-            request, moved_task(task, place, home), quotes[place.offering_id], residual
-        )
+        quote = quotes[place.offering_id]
+        view = task_view(request, moved_task(task, place, home), quote, residual)
         if view.outlook is None:
             continue
-        cost = place.move_cost_micro_usd + least
-        gain = round(
-            expected_gain(
-                odds, stays, _with_spot(view, view.outlook, odds) - cost, missed_at(view) - cost
-            )
+        there = _with_spot(view, view.outlook, odds) - place.move_cost_micro_usd
+        late = max(0.0, there - stays) / slots
+        prospects = Prospects(
+            stays=stays,
+            goes=value_there(view, view.outlook, place) - place.move_cost_micro_usd,
+            there=there - late,
+            missed=missed_at(view) - place.move_cost_micro_usd - late,
         )
-        if gain > 0:
-            yield ProbeWorth(
-                offering_id=place.offering_id,
-                job_id=task.job.job_id,
-                instances=task.job.max_instances,
-                gain_micro_usd=gain,
-            )
+        worth = ProbeWorth(
+            offering_id=place.offering_id,
+            job_id=task.job.job_id,
+            instances=task.job.max_instances,
+            gain_micro_usd=round(expected_gain(odds, prospects)),
+        )
+        price = probe_price(quote.spot_price_micro_usd, worth.instances)
+        if PricedProbe(worth=worth, price_micro_usd=price).pays:
+            found.append(worth)
+    return tuple(found)
 
 
 def value_there(view: PolicyView, outlook: Outlook, place: Alternative) -> float:

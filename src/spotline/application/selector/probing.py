@@ -23,13 +23,15 @@ def probe_odds(
 ) -> ProbeOdds | None:
     """What asking an offering would tell a job; None where nobody asks.
 
-    Nobody asks where counts are published or instances are held, in a later revision of a slot, on
-    paper, before the provider wants to be asked again, or for what is not bought there.
+    Nobody asks where counts are published or instances are held, inside a slot, on paper, before the
+    provider or the ration lets it be asked again, or for what is not bought there.
     """
-    if not options.probes or state.beliefs is None or state.revision or state.mode.on_paper:
+    if not options.probes or state.beliefs is None or state.offset_s or state.mode.on_paper:
         return None
     known = state.beliefs.offerings.get(offering_id)
-    if known is None or state.current.ts_event_ns < known.cool_until_ns:
+    if known is None or state.current.ts_event_ns < known.cool_until_ns or known.is_bounded:
+        return None
+    if not state.probes.has_rested(offering_id, options.probe_ration, state.slot):
         return None
     if spot_held(state)[offering_id] or _is_frozen(state, run, offering_id):
         return None
@@ -59,7 +61,7 @@ def probes_of(
     `finished` is what the answers came to: what is launched in the same slot tells by itself. Of an
     offering only the job counts, and pays, that gains most: what it takes there others do not find.
     """
-    if not answered.probe_worths or state.revision:
+    if not answered.probe_worths or state.offset_s:
         return ()
     opened = state.current
     quotes = {quoted.quote.offering_id: quoted.quote for quoted in opened.quotes}

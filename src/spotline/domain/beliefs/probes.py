@@ -58,29 +58,38 @@ class ProbeWorth:
             )
 
 
-def expected_gain(odds: ProbeOdds, stays: float, there: float, missed: float) -> float:
-    """What knowing saves a job in the next slot, in the unit of the values; >= 0.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prospects:
+    """What a job is worth by what it does, in one unit; what a move costs is taken off already.
 
-    Parameters
-    ----------
-    stays, there, missed
-        What the job is worth where it is, and once it has moved: where it finds the spot it wants,
-        and where it finds none. What moving costs is taken off already.
+    `stays` where it is, `goes` if it moves now, not knowing what it finds. If it moves a slot later,
+    `there` is where it finds the spot it wants, `missed` where it finds none.
+    """
+
+    stays: float
+    goes: float
+    there: float
+    missed: float
+
+
+def expected_gain(odds: ProbeOdds, prospects: Prospects) -> float:
+    """What asking first, and moving a slot later where that is better then, saves a job; >= 0.
 
     Notes
     -----
     The value of information (Howard, IEEE Transactions on Systems Science and Cybernetics 2(1),
-    1966): the best action where it is known what the probe says, less the best one without.
+    1966): the best action where it is known what the probe says, less the best one without. Ours
+    differs: the answer comes a slot late, when the market may have moved on.
     """
+
+    def later(risk_ppm: int) -> float:
+        goes = prospects.there + (prospects.missed - prospects.there) * risk_ppm / PPM
+        return max(prospects.stays, goes)
+
     granted = odds.granted_ppm / PPM
-
-    def going(risk_ppm: float) -> float:
-        return there + (missed - there) * risk_ppm / PPM
-
-    seen, unseen = going(odds.risk_if_granted_ppm), going(odds.risk_if_refused_ppm)
-    known = granted * max(stays, seen) + (1.0 - granted) * max(stays, unseen)
-    blind = max(stays, granted * seen + (1.0 - granted) * unseen)
-    return max(0.0, known - blind)
+    known = granted * later(odds.risk_if_granted_ppm)
+    known += (1.0 - granted) * later(odds.risk_if_refused_ppm)
+    return max(0.0, known - max(prospects.stays, prospects.goes))
 
 
 def probe_price(spot_price_micro_usd: int, instances: int) -> int:
@@ -104,6 +113,11 @@ class PricedProbe:
     worth: ProbeWorth
     price_micro_usd: int
 
+    @property
+    def pays(self) -> bool:
+        """Whether it gains more than `MARGIN` times its price."""
+        return self.worth.gain_micro_usd > MARGIN * self.price_micro_usd
+
 
 @dataclass(slots=True)
 class ProbeBook:
@@ -120,16 +134,20 @@ class ProbeBook:
         kept = max(ration.rest_slots, -(-S_PER_HOUR // slot_s))
         self.sent = [each for each in self.sent if each[0] > slot - kept]
 
+    def has_rested(self, offering_id: str, ration: ProbeRation, slot: int) -> bool:
+        """Whether an offering may be asked again in this slot."""
+        after = slot - ration.rest_slots
+        return all(name != offering_id or at <= after for at, name, _ in self.sent)
+
     def chosen(
         self, offered: Iterable[PricedProbe], ration: ProbeRation, slot: int, slot_s: int
     ) -> tuple[PricedProbe, ...]:
         """The probes of this slot within the ration: what gains most beyond its price comes first.
 
-        One is sent only where it gains more than `MARGIN` times its price. Ties go to the smaller
+        Only those that pay are sent; `offered` has at most one of an offering. Ties go to the smaller
         offering id.
         """
         hour = -(-S_PER_HOUR // slot_s)
-        rested = {name for at, name, _ in self.sent if at > slot - ration.rest_slots}
         left = ration.micro_usd_per_hour
         left -= sum(price for at, _, price in self.sent if at > slot - hour)
         most = ration.most_per_slot - sum(at == slot for at, _, _ in self.sent)
@@ -142,9 +160,8 @@ class ProbeBook:
             ),
         ):
             fits = len(found) < most and probe.price_micro_usd <= left
-            pays = probe.worth.gain_micro_usd > MARGIN * probe.price_micro_usd
-            if fits and pays and probe.worth.offering_id not in rested:
+            name = probe.worth.offering_id
+            if fits and probe.pays and self.has_rested(name, ration, slot):
                 found.append(probe)
-                rested.add(probe.worth.offering_id)
                 left -= probe.price_micro_usd
         return tuple(found)

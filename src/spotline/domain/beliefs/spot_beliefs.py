@@ -51,6 +51,11 @@ class BelievedOffering:
     levels_seen: tuple[int, int] = (0, len(LEVEL_STARTS) - 1)
     foreseen: float = 1.0
 
+    @property
+    def is_bounded(self) -> bool:
+        """Whether a refusal or a loss has shown in the open slot how much there is."""
+        return self.room >= 0
+
     def to_ask_for(self, quote: Quote, held: int, opened_ns: int, slot_s: int) -> int:
         """The largest count that is worth asking for now, at least what is held.
 
@@ -78,7 +83,8 @@ class BelievedOffering:
         if probed.granted == probed.requested or now_ns < self.cool_until_ns:
             return
         if probed.refusal_class in (None, RefusalClass.NO_CAPACITY):
-            self.note_room(probed.granted)
+            # A gang may come in full or not at all.
+            self.note_room(probed.granted or probed.requested - 1)
             self.cool_until_ns = now_ns + probed.retry_after_s * NS_PER_S
 
     def note_room(self, room: int) -> None:

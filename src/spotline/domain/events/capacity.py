@@ -195,6 +195,11 @@ class SlotDecided:
     fairness_cost_micro_usd: int = 0
 
 
+@canonical_as(
+    "ProbeCommanded",
+    "command_id job_id tenant quota_pool slot revision offset_s offering_id instances "
+    "gain_micro_usd price_micro_usd",
+)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeCommanded:
     """Ask an offering for spot, and end at once what is granted: only the answer is of use.
