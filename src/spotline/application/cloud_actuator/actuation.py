@@ -292,8 +292,7 @@ class CloudActuation:
             await self._look_first(at, lives)
         cooldowns = await self._cooldowns(at)
         held = await self._ledger.held()
-        request = with_probes(request, held)
-        done = await self._carry_out(request, held, lives, cooldowns)
+        done = await self._carry_out(with_probes(request, held), held, lives, cooldowns)
         news = untold(held, request.log, request.commands, lives) - done.ended.keys()
         running = held_after(held, done.launched, done.ended)
         lost = [instance for instance in held if instance.instance_id in done.dropped]

@@ -47,6 +47,12 @@ def fleet(
     censored: Annotated[
         bool, typer.Option(help="Hide counts: what spot there is shows only by asking for it.")
     ] = False,
+    probes: Annotated[
+        int,
+        typer.Option(
+            min=0, help="With --censored: ask so many offerings in a slot, where knowing pays."
+        ),
+    ] = 0,
     resume: Annotated[
         list[Path] | None,
         typer.Option(help="Figures of earlier runs (--json): their cells are not run again."),
@@ -74,6 +80,7 @@ def fleet(
         clearing=clearing,
         shadow_prices=clearing and shadow_prices,
         fairness=fairness,
+        probes=probes if censored else 0,
     )
     console = open_console()
     tell = teller(console)
