@@ -28,7 +28,7 @@ from spotline.replay.verify import verify
 from tests.fakes.recorded_run import START_NS, manifest_of
 
 OPTIONS = where_uncounted(SelectorOptions(rehearsals=0, probes=2))
-MARKET = generate("cloud-zones", seed=12, slots=40, slot_s=1800, start_ns=START_NS)
+MARKET = generate("cloud-zones", seed=2, slots=24, slot_s=1800, start_ns=START_NS)
 REAL = {opened.slot: opened for opened in slots_of(MARKET)}
 
 
@@ -39,7 +39,7 @@ def settings_of(options):
     }
 
 
-def run_of(options, jobs=8):
+def run_of(options, jobs=4):
     """The log of jobs on a market that hides its counts."""
     log = []
     cloud = TellingCloud(REAL, Information.CENSORED, sharing=True)
@@ -138,7 +138,7 @@ def test_a_probe_is_on_the_bill_of_its_job(events):
 
 
 def test_without_the_option_nobody_asks():
-    events = [event_of(entry) for entry in run_of(replace(OPTIONS, probes=0), jobs=3)]
+    events = [event_of(entry) for entry in run_of(replace(OPTIONS, probes=0), jobs=2)]
 
     assert not of_type(events, ProbeCommanded)
     assert not of_type(events, OfferingProbed)
