@@ -112,7 +112,7 @@ def _task_here(
         ),
         interrupted=bool(state.offset_s and run.lost),
         pending_overhead_s=now.pending_overhead_s,
-        spent_micro_usd=run.spent_micro_usd + run.transfer_cost_micro_usd,
+        spent_micro_usd=run.spent_micro_usd + run.transfer_cost_micro_usd + run.probed_micro_usd,
         memory=run.memory,
         # The safety net expects nothing of spot where what was held has just done nothing.
         spot_firm=options.spot_firm and not run.stands_still,

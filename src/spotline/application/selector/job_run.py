@@ -433,7 +433,8 @@ class JobRun:
         )
         _, held = self._through(offset_s)
         spot = [(at_s, self.lots(Holding(spot=holding.spot))) for at_s, holding in held]
-        on_spot = lots_cost_micro_usd(spot, {self.offering_id: price}, offset_s)
+        on_spot = self.probed_micro_usd
+        on_spot += lots_cost_micro_usd(spot, {self.offering_id: price}, offset_s)
         return (
             (CapacityType.SPOT, on_spot),
             (CapacityType.ON_DEMAND, self._cost(held, price, offset_s) - on_spot),

@@ -21,7 +21,17 @@ from spotline.domain.events.market import MarketOpened
 from spotline.domain.ledger.caps import Caps
 from spotline.domain.limits.spending import Spending
 from spotline.domain.market.offering import CapacityType
-from tests.fakes.actuator import SLOT_S, Rig, command, lot, opened, quote, reported, running_in
+from tests.fakes.actuator import (
+    SLOT_S,
+    Killed,
+    Rig,
+    command,
+    lot,
+    opened,
+    quote,
+    reported,
+    running_in,
+)
 from tests.fakes.renting import offering
 from tests.unit.application.cloud_actuator.test_proof import ADMITTED, JOB, MARKET, TENANT
 
@@ -146,6 +156,29 @@ async def test_nothing_is_asked_where_the_job_holds_something_by_now(make_rig):
     assert len(await running_in(rig.cloud)) == 2
 
 
+async def test_killed_between_launch_and_end_it_ends_what_it_launched(make_rig):
+    rig = await make_rig()
+    await rig.feed(opened(0, quote("a"), quote("b", price=PRICE)))
+    await rig.feed(probe(4))
+    ending, before = [], rig.kill.passed
+    terminate = rig.cloud.terminate
+
+    async def dies(*args):
+        ending.append(len(await running_in(rig.cloud)))
+        if len(ending) == 1:
+            raise Killed
+        return await terminate(*args)
+
+    rig.cloud.terminate = dies
+    answers = await rig.feed(SlotDecided(slot=0, revision=0, offset_s=0, commands=0))
+
+    assert ending[0] == 4
+    assert rig.kill.passed > before
+    assert answer_in(answers).granted == 4
+    assert await running_in(rig.cloud) == []
+
+
+@pytest.mark.slow
 async def test_a_process_killed_anywhere_ends_the_same_and_leaves_nothing(make_rig):
     whole = await make_rig("whole")
     before = whole.kill.passed
