@@ -20,6 +20,7 @@ from typing import Any
 
 import yaml
 
+from spotline.bootstrap.stated_config import VARIABLE as CONFIG
 from spotline.runtime.settings import ServiceSettings
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -124,7 +125,7 @@ def environment_problems(name: str, environment: Mapping[str, Any]) -> Iterator[
     for variable, value in environment.items():
         if not isinstance(value, str):
             yield f"{variable} must be a string, was {value!r}"
-        if known is not None and variable.startswith(PREFIX) and variable not in known:
+        if known is not None and variable.startswith(PREFIX) and variable not in {*known, CONFIG}:
             yield f"{variable} is no setting of the service; it has {', '.join(sorted(known))}"
 
 

@@ -6,8 +6,18 @@ import copy
 
 import pytest
 
+from services.allocator.settings import AllocatorSettings
+from services.notifier.settings import NotifierSettings
+from services.selector.settings import SelectorSettings
+from tests.fakes.composition import Composition
 from tests.fakes.strict_yaml import read_yaml
 from tools.check_compose import merged, problems
+
+BY_OPTIONS = {
+    "allocator": AllocatorSettings,
+    "notifier": NotifierSettings,
+    "selector": SelectorSettings,
+}
 
 
 @pytest.fixture
@@ -66,6 +76,17 @@ def test_overlay_adds_to_the_base():
     }
     assert "b" in both["services"]
     assert base["services"]["a"]["environment"] == {"X": "1"}
+
+
+def test_who_goes_by_the_selectors_options_is_told_the_same(repository, monkeypatch):
+    found = {}
+    for service, settings in BY_OPTIONS.items():
+        with monkeypatch.context() as stated:
+            for name, value in Composition(repository, {}).environment(service).items():
+                stated.setenv(name, value)
+            found[service] = settings().selector
+
+    assert found["allocator"] == found["notifier"] == found["selector"]
 
 
 def test_every_service_has_its_container(compose, repository):

@@ -79,6 +79,7 @@ def test_alerts_are_rules_on_metrics_that_there_are(repository: Path) -> None:
         "spotline_spend_cap_used",
         "spotline_jobs_closed_total",
         "spotline_service_started_seconds",
+        "spotline_notifications_waiting",
     ],
 )
 def test_somebody_is_woken_by_what_matters(repository: Path, metric: str) -> None:

@@ -21,8 +21,11 @@ pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 REPOSITORY = Path(__file__).parents[2]
 _PATIENCE_S = 180.0
-# The actuator sets the streams up; the others are those that have doors.
-SERVICES = ("cloud_actuator", "configurator", "allocator", "placer", "analytics", "read_model")
+# The actuator sets the streams up; the others are those that have doors, and who only reads.
+SERVICES = (
+    *("cloud_actuator", "configurator", "allocator", "placer", "analytics", "read_model"),
+    "notifier",
+)
 
 
 @asynccontextmanager
@@ -75,14 +78,15 @@ async def answered(ask):
         await asyncio.sleep(0.2)
 
 
-def got(port: int, ca: Path, token: str = "") -> int:
+def got(port: int, ca: Path, token: str = "") -> tuple[int, dict]:
     trust = ssl.create_default_context(cafile=str(ca))
     connection = http.client.HTTPSConnection("127.0.0.1", port, context=trust, timeout=30)
     try:
         connection.request(
             "GET", "/v1/system", headers={"Authorization": f"Bearer {token}"} if token else {}
         )
-        return connection.getresponse().status
+        answer = connection.getresponse()
+        return answer.status, json.loads(answer.read())
     finally:
         connection.close()
 
@@ -111,7 +115,7 @@ async def composed(folder: Path, base: dict[str, str]):
         for service in SERVICES:
             environment = {**base, **composition.environment(service)}
             if "SPOTLINE_STORE" in environment:
-                environment["SPOTLINE_STORE"] = str(folder / "actuator")
+                environment["SPOTLINE_STORE"] = str(folder / f"{service}-store")
             command = (sys.executable, "-m", f"services.{service}")
             await stack.enter_async_context(
                 process(logs / service, *command, environment=environment)
@@ -163,13 +167,14 @@ async def test_the_host_gets_in_by_its_context_and_nobody_without_a_token(tmp_pa
 
         async def served() -> bool | None:
             try:
-                status = await asyncio.to_thread(got, port, own / "ca.pem", operator)
+                status, told = await asyncio.to_thread(got, port, own / "ca.pem", operator)
             except OSError:
                 return None  # it does not listen yet
-            return True if status == 200 else None
+            ready = {each["service"] for each in told.get("services", ()) if each["ready"]}
+            return True if status == 200 and "notifier" in ready else None
 
         assert await answered(served)
-        assert await asyncio.to_thread(got, port, own / "ca.pem") == 401
+        assert (await asyncio.to_thread(got, port, own / "ca.pem"))[0] == 401
         for service in SERVICES:
             log = (tmp_path / "logs" / service).read_text()
             # The last is what gRPC says of each connection that speaks no TLS.

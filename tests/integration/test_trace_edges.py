@@ -170,6 +170,10 @@ def test_a_scrape_shows_what_is_listed_and_every_service(told: Told) -> None:
         "spotline_quota_foreign_ratio",
         "spotline_feeds_failing_seconds",
         "spotline_joins_refused_total",
+        # Nor receivers of webhooks.
+        "spotline_notifications_taken_total",
+        "spotline_notifications_given_up_total",
+        "spotline_notifications_waiting",
     }
 
 

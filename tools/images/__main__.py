@@ -99,6 +99,7 @@ def run(storage: Path) -> None:
             {
                 "SPOTLINE_MARKET_DIR": str(folder_readable_by_all(Path(folder))),
                 "SPOTLINE_KNOWLEDGE_DIR": folder,
+                "SPOTLINE_NOTIFY_DIR": folder,
                 "SPOTLINE_IDENTITY_DIR": str(identity),
                 "SPOTLINE_SLOTS_PER_S": "1",
                 "SPOTLINE_NATS_IMAGE": provided.broker,

@@ -7,15 +7,17 @@ something of it fails it begins again, as the log and its outbox hold all that i
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, closing, suppress
+import fcntl
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import structlog
 
 from spotline.adapters.notify.delivering import AlertDelivery
-from spotline.adapters.notify.outbox import OUTBOX_FILE, Outbox
+from spotline.adapters.notify.outbox import OUTBOX_FILE, LetterState, Outbox
 from spotline.adapters.page.desk import yield_to_others
 from spotline.adapters.store_file import read_identity
 from spotline.application.notify.fold import AlertFold
@@ -26,16 +28,29 @@ from spotline.application.read_model.handler import SPEC
 from spotline.application.selector.options import SelectorOptions
 from spotline.bootstrap.own_loop import in_own_loop
 from spotline.bootstrap.parts import BusAddress, open_stream
-from spotline.contracts.errors import LogCut
+from spotline.contracts.errors import ConfigError, LogCut
 from spotline.replay.recorded import ReadableLog
+from spotline.runtime.metrics import Readings
 from spotline.runtime.stream import EventStream
+from spotline.runtime.telemetry import telemetry_for
 
 _log = structlog.get_logger(__name__)
 
-# Whose place on the bus it reads from: that which records the log.
+NOTIFIER = "notifier"
+"""What it is called in metrics, and the service that it is where it runs apart."""
+
+# As whom it reads where all services run in one process: as what records the log.
 _READER = "event_log"
-_POLL_S = 1.0
+POLL_S = 1.0
+"""How often the end of the log is asked for, in seconds."""
+
 _AGAIN_S = (5.0, 300.0)
+_LOCK_FILE = ".notify.lock"
+_FIGURES = {
+    "spotline.notifications.waiting": LetterState.WAITING,
+    "spotline.notifications.taken": LetterState.TAKEN,
+    "spotline.notifications.given_up": LetterState.GIVEN_UP,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,21 +98,94 @@ async def _follow(told: Notifying) -> None:
     yield_to_others()
     identity = read_identity(told.store)
     source = "" if identity is None else identity.installation.installation_id
-    fold = AlertFold(source, About(selector=told.selector))
-    with closing(Outbox(told.store / OUTBOX_FILE)) as outbox:
-        delivery = AlertDelivery(outbox, told.targets)
+    with delivering(told) as delivery:
         async with (
             open_stream(told.bus, name=_READER) as (_, stream),
             asyncio.TaskGroup() as tasks,
         ):
             tasks.create_task(delivery.run(), name="deliver")
-            await followed(stream, fold, delivery, poll_s=_POLL_S)
+            await followed(stream, fold_of(told, source), delivery, poll_s=POLL_S)
+
+
+@contextmanager
+def _alone_with(store: Path) -> Iterator[None]:
+    """Keep every other process from sending what is in the store's outbox: it would be sent twice."""
+    try:
+        store.mkdir(parents=True, exist_ok=True)
+        lock = (store / _LOCK_FILE).open("ab")
+    except OSError as error:
+        found = error.strerror or str(error)
+        raise ConfigError(f"{store}: expected a folder to write to, found: {found}") from error
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise ConfigError(
+                f"{store}: expected an outbox that no other process sends from, found one that "
+                "does; end it, or give another store"
+            ) from error
+        yield
+
+
+def fold_of(told: Notifying, source: str) -> AlertFold:
+    """An empty fold; `source` is the id of the installation, which makes its ids its own."""
+    return AlertFold(source, About(selector=told.selector))
+
+
+@contextmanager
+def delivering(told: Notifying) -> Iterator[AlertDelivery]:
+    """The outbox of the store with its receivers, and its figures shown as metrics.
+
+    Raises
+    ------
+    ConfigError
+        Another process has it, it is of another release, or the store cannot be used.
+    """
+    telemetry = telemetry_for(NOTIFIER)
+    with ExitStack() as stack:
+        stack.enter_context(_alone_with(told.store))
+        outbox = Outbox(told.store / OUTBOX_FILE)
+        stack.callback(outbox.close)
+        delivery = AlertDelivery(outbox, told.targets)
+        for name, state in _FIGURES.items():
+            stack.callback(telemetry.observe(name, partial(_counted, delivery, state)))
+        yield delivery
+
+
+def _counted(delivery: AlertDelivery, state: LetterState) -> Readings:
+    return [(delivery.count(state), {})]
+
+
+@dataclass(slots=True)
+class FollowPlace:
+    """How far a log was folded: up to entry `applied_seq`, stored at `stored_ns`, of `last_seq`.
+
+    Before the log was asked for its end, that is -1.
+    """
+
+    applied_seq: int = 0
+    last_seq: int = -1
+    stored_ns: int = 0
 
 
 async def followed(
-    stream: EventStream, fold: AlertFold, delivery: AlertDelivery, *, poll_s: float
+    stream: EventStream,
+    fold: AlertFold,
+    delivery: AlertDelivery,
+    *,
+    poll_s: float,
+    place: FollowPlace | None = None,
+    check: Callable[[], Awaitable[None]] | None = None,
 ) -> None:
     """Fold a log from its beginning on, and put what it shows into the outbox, until cancelled.
+
+    Parameters
+    ----------
+    place
+        Is kept up to date.
+    check
+        Raises `LogCut` where the log is no longer the one that was opened; called before new
+        entries are read.
 
     Raises
     ------
@@ -105,8 +193,9 @@ async def followed(
         The log ends before what was read of it.
     """
     log, next_seq = ReadableLog(), 1
+    place = FollowPlace() if place is None else place
     while True:
-        last_seq = await stream.last_seq()
+        place.last_seq = last_seq = await stream.last_seq()
         if last_seq < next_seq - 1:
             raise LogCut(
                 "that is followed",
@@ -115,6 +204,8 @@ async def followed(
                 known_seq=next_seq - 1,
             )
         if last_seq >= next_seq:
+            if check is not None:
+                await check()
             async for entry in stream.read((), first_seq=next_seq, last_seq=last_seq):
                 for event in log.events_of(entry):
                     if isinstance(event.event, SPEC.consumes):
@@ -128,5 +219,7 @@ async def followed(
                                 )
                             )
                         )
+                place.applied_seq, place.stored_ns = entry.seq, entry.stored_ns
             next_seq = last_seq + 1
+            place.applied_seq = last_seq
         await asyncio.sleep(poll_s)

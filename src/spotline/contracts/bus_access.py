@@ -31,6 +31,9 @@ from spotline.contracts.subjects import (
     token,
 )
 
+FOLLOWERS = frozenset({"notifier"})
+"""Services that publish no event: they read the log, and tell how they are."""
+
 EVENT_LOG = "event_log"
 HEALTH = "health"
 OPERATOR = "operator"
@@ -38,7 +41,7 @@ OPERATOR = "operator"
 SETS_UP = frozenset({STORE, "cloud_actuator"})
 """Who makes streams and brings them up to date: whoever knows whose the log is."""
 
-IDENTITIES: tuple[str, ...] = (*sorted(SERVICES), EVENT_LOG, HEALTH, OPERATOR, STORE)
+IDENTITIES: tuple[str, ...] = (*sorted(SERVICES | FOLLOWERS), EVENT_LOG, HEALTH, OPERATOR, STORE)
 """All but the tenants'."""
 
 TELLS_AGAIN: Mapping[str, frozenset[str]] = MappingProxyType(
@@ -172,6 +175,11 @@ def _publish(identity: str, partition: int) -> Iterator[str]:
         yield health_subject(identity)
         yield f"{_API}INFO"
         yield from _place(log, identity)
+    if identity in FOLLOWERS:
+        yield health_subject(identity)
+        yield f"{_API}INFO"
+        # They keep no place: their health asks whether there is one.
+        yield f"{_API}CONSUMER.INFO.{log}.{identity}"
     if identity in SETS_UP:
         yield from _set_up(partition)
     yield from _more(identity, partition)

@@ -7,13 +7,12 @@ job, tenant or offering.
 
 from __future__ import annotations
 
-from collections import Counter as Counter_
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any
 
 from opentelemetry.metrics import CallbackOptions, Counter, Histogram, Meter, Observation
 
@@ -42,6 +41,7 @@ from spotline.domain.market.offering import CapacityType
 from spotline.domain.policies.answer import DecisionReason
 from spotline.runtime.cloud_metrics import CLOUD_ATTRIBUTES, CLOUD_COUNTS, CLOUD_GAUGES
 from spotline.runtime.health_metrics import CONDITION, CONDITION_GAUGES, HEALTHY
+from spotline.runtime.watched import Watched
 
 SERVICE = "spotline.service"
 KIND = "spotline.kind"
@@ -106,6 +106,8 @@ _MEANINGS: Mapping[tuple[Form, str], Mapping[str, str]] = {
         "spotline.entries.parked": "Inputs that are left out because the service cannot take them, by kind.",
         "spotline.entries.not_believed": "Of those parked, that nobody published who may, or that nothing bears out.",
         "spotline.messages.published": "Events stored.",
+        "spotline.notifications.taken": "Messages that receivers of webhooks took, since the outbox was made.",
+        "spotline.notifications.given_up": "Messages that a receiver of webhooks did not take for a day, since the outbox was made.",
         **CLOUD_COUNTS,
     },
     (Form.OBSERVED_COUNTER, "{snapshot}"): {
@@ -113,6 +115,7 @@ _MEANINGS: Mapping[tuple[Form, str], Mapping[str, str]] = {
     },
     (Form.GAUGE, "{message}"): {
         "spotline.log.backlog": "Inputs stored for the service that it has not taken yet.",
+        "spotline.notifications.waiting": "Messages that a receiver of webhooks has not taken yet.",
     },
     (Form.GAUGE, "s"): {
         "spotline.log.lag": "How long the last input had been stored when it was handled; 0 when idle.",
@@ -259,44 +262,6 @@ INSTRUMENTS: Mapping[str, Instrument] = MappingProxyType(
         for name, meaning in meanings.items()
     }
 )
-
-
-@dataclass(slots=True, kw_only=True)
-class HostCounters:
-    """What one host has done since it started; `parked` is by kind, `not_believed` are of those."""
-
-    handled: int = 0
-    dead_lettered: int = 0
-    published: int = 0
-    parked: Counter_[str] = field(default_factory=Counter_)
-    not_believed: int = 0
-    snapshots_set_aside: int = 0
-
-
-class Watched(Protocol):
-    """A running service, as its metrics are read off it."""
-
-    counters: HostCounters
-
-    @property
-    def backlog(self) -> int:
-        """Inputs that are stored for it and not taken yet."""
-        ...
-
-    @property
-    def lag_s(self) -> float:
-        """How long the last input had waited, 0 when nothing waits."""
-        ...
-
-    @property
-    def started_s(self) -> float:
-        """When it was started, Unix time."""
-        ...
-
-    @property
-    def healthy(self) -> bool:
-        """Whether it is well."""
-        ...
 
 
 class Metrics:

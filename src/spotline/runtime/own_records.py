@@ -10,8 +10,8 @@ from spotline.contracts.envelope import Envelope, StoredEntry
 from spotline.contracts.errors import ContractError
 from spotline.contracts.subjects import KINDS, batch_subject, dead_letter_subject, filters_of
 from spotline.domain.events.parking import EntryParked
-from spotline.runtime.metrics import HostCounters
 from spotline.runtime.stream import EventStream
+from spotline.runtime.watched import HostCounters
 
 
 class OwnRecords:

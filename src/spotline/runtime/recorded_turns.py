@@ -12,8 +12,8 @@ from spotline.application.turn import Output, Turn, Turns, output_of
 from spotline.application.unfit import Unfit, Unproven
 from spotline.contracts.envelope import Envelope, StoredEntry
 from spotline.domain.events.event import Event
-from spotline.runtime.metrics import HostCounters
 from spotline.runtime.own_records import OwnRecords
+from spotline.runtime.watched import HostCounters
 
 _log = structlog.get_logger(__name__)
 

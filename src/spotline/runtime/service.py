@@ -38,7 +38,6 @@ from spotline.contracts.subjects import KINDS, subjects_with
 from spotline.domain.events.event import Event
 from spotline.domain.units import NS_PER_S
 from spotline.runtime.health import Health
-from spotline.runtime.metrics import HostCounters
 from spotline.runtime.own_records import OwnRecords
 from spotline.runtime.preparing import Preparing
 from spotline.runtime.recorded_turns import RecordedTurns, StoredOutputs
@@ -46,6 +45,7 @@ from spotline.runtime.snapshots import SnapshotKeeper, Snapshots
 from spotline.runtime.stream import EventStream, Subscription
 from spotline.runtime.telemetry import telemetry_for
 from spotline.runtime.timers import ArmedTimers, Gate
+from spotline.runtime.watched import HostCounters
 
 _log = structlog.get_logger(__name__)
 

@@ -33,12 +33,11 @@ from spotline.runtime.metrics import (
     RPC_STATUS,
     RPC_SYSTEM,
     SERVICE,
-    HostCounters,
     Metrics,
     Reader,
     Readings,
-    Watched,
 )
+from spotline.runtime.watched import HostCounters, Watched
 
 __all__ = ["ENDPOINT_VARIABLE", "HostCounters", "RpcInProgress", "Telemetry", "telemetry_for"]
 

@@ -10,9 +10,11 @@ import pytest
 from services.allocator.settings import AllocatorSettings
 from services.cloud_actuator.settings import CloudActuatorSettings
 from services.market_ingest.settings import MarketIngestSettings
+from services.notifier.settings import NotifierSettings
 from services.selector.settings import SelectorSettings
 from spotline.adapters.market.parquet import write_market
 from spotline.application.market_ingest.handler import IngestOptions
+from spotline.application.notify.alerts import AlertKind
 from spotline.bootstrap.process import EXIT_CONFIG, main
 from spotline.bootstrap.stated_config import stated_config
 from spotline.contracts.errors import ConfigError
@@ -87,6 +89,25 @@ def test_actuator_and_selector_have_the_same_limits_and_modes(told: Path) -> Non
     assert actuator.caps().spending.total.micro_usd_per_day == 50_000_000
     assert actuator.caps().spending.to_json() == selector.selector.spending
     assert allocator.selector == selector.selector
+
+
+def test_the_notifier_tells_whom_the_file_names_of_the_selectors_limits(
+    told: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOOK", "a secret of the hook")
+    receiver = "{name: ops, url: https://example.com/, secret: {env: HOOK}, rules: [missed]}"
+    told.write_text(f"{REHEARSED}notify: [{receiver}]\n")
+
+    notifier, selector = read(NotifierSettings), read(SelectorSettings)
+    assert isinstance(notifier, NotifierSettings)
+    assert isinstance(selector, SelectorSettings)
+
+    (ops,) = notifier.receivers
+    assert (ops.name, ops.secret, ops.rules) == ("ops", "a secret of the hook", (AlertKind.MISSED,))
+    assert "a secret" not in repr(notifier)
+    assert notifier.selector == selector.selector
+    monkeypatch.delenv("SPOTLINE_CONFIG")
+    assert NotifierSettings().receivers == ()
 
 
 def test_a_variable_wins_over_the_file(told: Path, monkeypatch: pytest.MonkeyPatch) -> None:

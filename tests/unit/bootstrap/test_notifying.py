@@ -58,7 +58,7 @@ async def test_a_log_that_grows_is_told_and_told_once(tmp_path, monkeypatch):
 
     monkeypatch.setattr(module, "open_stream", open_stream)
     monkeypatch.setattr(module, "_AGAIN_S", (0.0, 0.0))
-    monkeypatch.setattr(module, "_POLL_S", 0.001)
+    monkeypatch.setattr(module, "POLL_S", 0.001)
     with receiving() as receiver:
         told = told_to(receiver.url, tmp_path)
         async with notifying(told):

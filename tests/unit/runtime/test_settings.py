@@ -11,6 +11,7 @@ from services.cloud_actuator.settings import CloudActuatorSettings
 from services.configurator.settings import ConfiguratorSettings
 from services.forecaster.settings import ForecasterSettings
 from services.market_ingest.settings import MarketIngestSettings
+from services.notifier.settings import NotifierSettings
 from services.placer.settings import PlacerSettings
 from services.selector.settings import SelectorSettings
 from spotline.application.analytics.options import StatisticsOptions
@@ -102,6 +103,7 @@ VARIABLES = {
         *("RESERVATIONS", "PRICE_SANITY", "LIST_PRICES", "STALE_AFTER_S", "CLOUD", "MODE"),
         *("SLOT_S", "STORE"),
     },
+    NotifierSettings: {"STORE", *SELECTION},
     PlacerSettings: {*("PLACER_ADDRESS", "PLACEMENT_METHOD", "PLACEMENT_COST", "PLACEMENT_MOVES")},
     SelectorSettings: {
         *("ALLOCATOR_ADDRESS", "ALLOCATE_TIMEOUT_S", "DECISIONS_MAX_AGE_S", "DECISIONS_MAX_BYTES"),
@@ -241,7 +243,7 @@ def test_without_variables_the_options_have_their_own_defaults(settings, field):
     assert getattr(settings(), field) == type(HELD[settings, field])(**served)
 
 
-@pytest.mark.parametrize("settings", [SelectorSettings, AllocatorSettings])
+@pytest.mark.parametrize("settings", [SelectorSettings, AllocatorSettings, NotifierSettings])
 @pytest.mark.parametrize(
     ("stated", "firm"),
     [
@@ -258,6 +260,16 @@ def test_deadlines_count_on_spot_only_where_counts_are_known(monkeypatch, settin
         monkeypatch.setenv(f"SPOTLINE_{name}", text)
 
     assert settings().selector.spot_firm is firm
+
+
+@pytest.mark.parametrize("settings", [AllocatorSettings, NotifierSettings])
+def test_the_limits_are_the_selectors_where_both_are_told_the_same(settings, monkeypatch, tmp_path):
+    spending = '{"total": {"micro_usd_per_day": 5000000}}'
+    for name, text in {"CLOUD": "aws", "SPENDING": spending, "LIMIT_GRACE_S": "30"}.items():
+        monkeypatch.setenv(f"SPOTLINE_{name}", text)
+
+    assert settings().selector == SelectorSettings().selector
+    assert settings().selector.spending == spending
 
 
 def test_one_variable_leaves_the_other_options_alone(monkeypatch):

@@ -14,8 +14,9 @@ from spotline.contracts.errors import ProviderUnavailable
 from spotline.domain.events.capacity import SlotDecided
 from spotline.domain.events.lifecycle import JobClosed, JobOutcome
 from spotline.runtime.exporting import ENDPOINT_VARIABLE, shut_down
-from spotline.runtime.metrics import COUNTED, INSTRUMENTS, Form, HostCounters, Metrics
+from spotline.runtime.metrics import COUNTED, INSTRUMENTS, Form, Metrics
 from spotline.runtime.telemetry import Telemetry, telemetry_for
+from spotline.runtime.watched import HostCounters
 from tests.fakes.events import envelope, overdue
 from tests.fakes.listed_telemetry import METRICS, name_pattern, span_problems
 from tests.samples.events import SAMPLES

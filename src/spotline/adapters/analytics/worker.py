@@ -49,9 +49,10 @@ from spotline.contracts.errors import ProviderUnavailable, SpotlineError
 from spotline.contracts.subjects import filter_of, stream_name, subjects_with
 from spotline.domain.units import NS_PER_S
 from spotline.runtime.health import Health
-from spotline.runtime.metrics import OUTCOME, HostCounters, Readings
+from spotline.runtime.metrics import OUTCOME, Readings
 from spotline.runtime.stream import EventStream
 from spotline.runtime.telemetry import telemetry_for
+from spotline.runtime.watched import HostCounters
 
 _log = structlog.get_logger(__name__)
 

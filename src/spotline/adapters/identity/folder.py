@@ -45,7 +45,7 @@ from spotline.contracts.errors import ConfigError
 FOLDER = "identity"
 SERVICES = (
     *("market_ingest", "forecaster", "allocator", "configurator", "placer", "selector"),
-    *("cloud_actuator", "analytics", "read_model"),
+    *("cloud_actuator", "analytics", "read_model", "notifier"),
 )
 """Who has a key of its own; a name is also the subject of its calls."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from secrets import token_hex
 
@@ -21,6 +21,8 @@ from spotline.domain.units import NS_PER_S
 _log = structlog.get_logger(__name__)
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 5.0, 3_600.0
+# For how long a stop waits for the answer to what is on its way; containers are killed after 10 s.
+_LAST_ANSWER_S = 5.0
 _ID_BYTES = 16
 
 Poster = Callable[..., Awaitable[Answer]]
@@ -45,6 +47,8 @@ class AlertDelivery:
     ----------
     now_ns
         Wall time.
+    last_answer_s
+        How long the end of `run` waits for answers to what was sent.
     """
 
     outbox: Outbox
@@ -52,6 +56,7 @@ class AlertDelivery:
     post: Poster = post
     now_ns: Callable[[], int] = time.time_ns
     dice: random.Random = field(default_factory=random.Random)
+    last_answer_s: float = _LAST_ANSWER_S
     _news: dict[str, asyncio.Event] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -64,8 +69,15 @@ class AlertDelivery:
             for news in self._news.values():
                 news.set()
 
+    def count(self, state: LetterState) -> int:
+        """How many messages to the receivers of now are in a state. Any thread may ask."""
+        return sum(self.outbox.counts(target.name).get(state.value, 0) for target in self.targets)
+
     async def run(self) -> None:
-        """Send until cancelled; no receiver waits for another."""
+        """Send until cancelled; no receiver waits for another.
+
+        What is on its way then is waited for, a few seconds, so that it is not sent again.
+        """
         async with asyncio.TaskGroup() as tasks:
             for target in self.targets:
                 tasks.create_task(self._serve(target), name=f"notify {target.name}")
@@ -76,7 +88,7 @@ class AlertDelivery:
             news.clear()
             letter = self.outbox.due(target.name, self.now_ns())
             if letter is not None:
-                await self.send(target, letter)
+                await self._finish(self.send(target, letter))
                 continue
             due_ns = self.outbox.next_due_ns(target.name)
             wait_s = None if due_ns is None else max(0.0, (due_ns - self.now_ns()) / NS_PER_S)
@@ -85,6 +97,17 @@ class AlertDelivery:
                     await news.wait()
             except TimeoutError:
                 continue
+
+    async def _finish(self, sending: Coroutine[None, None, None]) -> None:
+        """Send, and where that is cancelled, note first what came back, if it comes soon."""
+        task = asyncio.create_task(sending, name="send")
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            await asyncio.wait((task,), timeout=self.last_answer_s)
+            task.cancel()
+            await asyncio.wait((task,))
+            raise
 
     async def send(self, target: NotifyTarget, letter: Letter) -> None:
         """Send a message once, and note what became of it."""

@@ -37,12 +37,13 @@ class Lives:
 class CrowdCount:
     """What every policy is held against, summed over the seeds of a cell.
 
-    `start` is each job's first slot, `seed` which of the seeds it belongs to, `tenant` whose it
-    is; `bound_usd` the joint clairvoyant bound of all.
+    `start` is each job's first slot, `timeline` the market whose slots those are: crowds of several
+    seeds on one recorded market share them. `tenant` is whose the job is, `bound_usd` the joint
+    clairvoyant bound of all.
     """
 
     start: IntArray
-    seed: IntArray
+    timeline: IntArray
     tenant: tuple[str, ...]
     bound_usd: float
 
@@ -138,7 +139,7 @@ def _first_points(name: str, lives: Mapping[str, Lives], counted: CrowdCount) ->
     share = float(early.sum()) / early.size
     part = CrowdCount(
         start=counted.start[early],
-        seed=counted.seed[early],
+        timeline=counted.timeline[early],
         tenant=tuple(
             whose for whose, is_early in zip(counted.tenant, early, strict=True) if is_early
         ),
@@ -157,7 +158,9 @@ def _points(
         return [0.0, 0.0, 0.0]
     # The bound is one of all jobs: each stands for an equal part of it.
     share = np.full(difference.size, counted.bound_usd / difference.size)
-    lines = time_lines(list(range(int(counted.seed.max()) + 1)), counted.seed, counted.start)
+    lines = time_lines(
+        list(range(int(counted.timeline.max()) + 1)), counted.timeline, counted.start
+    )
     # A crowd is a few blocks long.
     return list(
         bootstrap_points(difference, share, lines, block_slots=block_slots, seed=1, circular=True)

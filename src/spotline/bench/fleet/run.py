@@ -215,9 +215,14 @@ def _counted(cell: FleetCell, options: FleetOptions, done: Sequence[_Done]) -> d
     lives = {
         name: joined([one.lives[cell.start][name] for one in parts]) for name in options.policies
     }
+    # Crowds of several seeds on one recorded market meet the same slots.
+    markets = list(dict.fromkeys(one.figures["recorded"] for one in parts))
     counted = CrowdCount(
         start=np.concatenate([np.array(one.start, dtype=np.int64) for one in parts]),
-        seed=np.repeat(np.arange(len(parts)), [len(one.start) for one in parts]),
+        timeline=np.repeat(
+            [markets.index(one.figures["recorded"]) for one in parts],
+            [len(one.start) for one in parts],
+        ),
         tenant=tuple(tenant for one in parts for tenant in one.tenant),
         bound_usd=sum(one.figures["bound_usd"] for one in parts),
     )

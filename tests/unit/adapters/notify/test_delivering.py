@@ -19,7 +19,7 @@ from spotline.adapters.notify.posting import Answer, check_url, post
 from spotline.application.notify.alerts import Alert, AlertKind, AlertState
 from spotline.application.notify.target import NotifyFormat, NotifyTarget
 from spotline.domain.units import NS_PER_S
-from tests.eventually import eventually
+from tests.eventually import PATIENCE_S, eventually
 from tests.fakes.receiver import Receiver, receiving
 
 pytestmark = pytest.mark.asyncio
@@ -324,3 +324,31 @@ async def test_nothing_shows_a_secret(receiver):
 
     assert SECRET not in repr(target)
     assert receiver.url not in repr(target)
+
+
+@pytest.mark.parametrize(
+    ("answers", "counts"), [(True, {"taken": 1}), (False, {"waiting": 1})], ids=["soon", "never"]
+)
+async def test_a_stop_notes_the_answer_to_what_is_on_its_way(outbox, clock, answers, counts):
+    posted, answered = asyncio.Event(), asyncio.Event()
+
+    async def slow(url: str, headers: dict[str, str], body: bytes) -> Answer:
+        posted.set()
+        await answered.wait()
+        return Answer(status=204)
+
+    target = NotifyTarget(name="ops", url="https://example.com/", secret=SECRET)
+    delivery = delivery_to(
+        target, outbox, clock, post=slow, last_answer_s=PATIENCE_S if answers else 0.0
+    )
+    delivery.put([ALERT])
+    running = asyncio.create_task(delivery.run())
+    await posted.wait()
+    running.cancel()
+    if answers:
+        asyncio.get_running_loop().call_soon(answered.set)
+    with pytest.raises(asyncio.CancelledError):
+        await running
+
+    assert outbox.counts("ops") == counts
+    assert delivery.count(LetterState.TAKEN) == counts.get("taken", 0)

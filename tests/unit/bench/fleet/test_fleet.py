@@ -185,7 +185,7 @@ def _lives(utility: list[float], cost: list[float], missed: list[int] | None = N
 def _count(jobs: int, bound_usd: float) -> CrowdCount:
     return CrowdCount(
         start=np.arange(jobs, dtype=np.int64) * 10,
-        seed=np.zeros(jobs, dtype=np.int64),
+        timeline=np.zeros(jobs, dtype=np.int64),
         tenant=("a", "b") * (jobs // 2),
         bound_usd=bound_usd,
     )
@@ -230,6 +230,26 @@ def test_the_interval_of_the_gap_is_that_of_the_points_over_the_way_left() -> No
     assert mean == pytest.approx(row["gap_closed_percent"])
     # The rule is 20 points of the bound away from it.
     assert [low, mean, high] == pytest.approx([5 * end for end in row["vs_best_rule_points"]])
+
+
+def test_two_crowds_on_one_market_say_no_more_of_it_than_one() -> None:
+    ahead = [8.0 + index * index % 7 for index in range(20)]
+    twice = {"spotline": _lives(2 * ahead, [1.0] * 40), "msu": _lives([8.0] * 40, [2.0] * 40)}
+    once = {"spotline": _lives(ahead, [1.0] * 20), "msu": _lives([8.0] * 20, [2.0] * 20)}
+
+    def width(lives: dict[str, Lives], timeline: list[int]) -> float:
+        starts = np.tile(np.arange(20, dtype=np.int64) * 10, len(timeline) // 20)
+        counted = replace(
+            _count(len(timeline), 10.0 * len(timeline)),
+            start=starts,
+            timeline=np.array(timeline, dtype=np.int64),
+        )
+        low, _, high = count_cell(lives, counted)["spotline"]["vs_best_rule_points"]
+        return float(high - low)
+
+    alone = width(once, [0] * 20)
+    assert width(twice, [0] * 40) == pytest.approx(alone)
+    assert width(twice, [0] * 20 + [1] * 20) < 0.9 * alone
 
 
 def test_tenants_are_drawn_and_differ_in_which_jobs_they_have(source: FleetMarket) -> None:
