@@ -11,7 +11,12 @@ from spotline.application.selector.state import SelectorState
 from spotline.application.spec import Context
 from spotline.domain.beliefs.probes import PricedProbe, ProbeOdds, ProbeWorth, probe_price
 from spotline.domain.events.allocation import AllocationAnswered
-from spotline.domain.events.capacity import OfferingProbed, ProbeCommanded, ProvisioningCommanded
+from spotline.domain.events.capacity import (
+    OfferingProbed,
+    ProbeCommanded,
+    ProvisioningCommanded,
+    RefusalClass,
+)
 from spotline.domain.events.event import Event
 from spotline.domain.limits.freezes import Purchase
 from spotline.domain.market.offering import CapacityType
@@ -117,6 +122,10 @@ def note_probe(
     if run is not None and run.phase is RunPhase.RUNNING:
         run.probed_micro_usd += event.cost_micro_usd
     known = None if state.beliefs is None else state.beliefs.offerings.get(event.offering_id)
-    if known is not None:
-        now_ns = state.current.ts_event_ns + state.offset_s * NS_PER_S
-        known.note_probed(event, now_ns)
+    if known is None:
+        return
+    now_ns = state.current.ts_event_ns + state.offset_s * NS_PER_S
+    if event.refusal_class in (None, RefusalClass.NO_CAPACITY):
+        known.note_probed(event.requested, event.granted, now_ns, event.retry_after_s)
+    else:
+        known.note_probed(event.granted, event.granted, now_ns, 0)

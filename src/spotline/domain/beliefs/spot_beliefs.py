@@ -19,7 +19,6 @@ from spotline.domain.beliefs.count_laws import (
     CountLaws,
 )
 from spotline.domain.drawn import uniform
-from spotline.domain.events.capacity import OfferingProbed, RefusalClass
 from spotline.domain.market.law import AGE_STARTS, MarketLaw, StateSpace
 from spotline.domain.market.offering import Quote
 from spotline.domain.units import NS_PER_S, PPM
@@ -77,15 +76,17 @@ class BelievedOffering:
         self.note_room(0 if granted else requested - 1)
         self.cool_until_ns = now_ns + retry_after_s * NS_PER_S
 
-    def note_probed(self, probed: OfferingProbed, now_ns: int) -> None:
-        """Take what a probe has found; nothing is held where it was sent."""
-        self.shown = max(self.shown, probed.granted)
-        if probed.granted == probed.requested or now_ns < self.cool_until_ns:
+    def note_probed(self, requested: int, granted: int, now_ns: int, retry_after_s: int) -> None:
+        """Take what a probe has found; nothing is held where it was sent.
+
+        Where fewer were granted that was for want of capacity: no other refusal tells of the market.
+        """
+        self.shown = max(self.shown, granted)
+        if granted == requested or now_ns < self.cool_until_ns:
             return
-        if probed.refusal_class in (None, RefusalClass.NO_CAPACITY):
-            # A gang may come in full or not at all.
-            self.note_room(probed.granted or probed.requested - 1)
-            self.cool_until_ns = now_ns + probed.retry_after_s * NS_PER_S
+        # A gang may come in full or not at all.
+        self.note_room(granted or requested - 1)
+        self.cool_until_ns = now_ns + retry_after_s * NS_PER_S
 
     def note_room(self, room: int) -> None:
         """Take that there are at most `room` more than are held."""

@@ -69,7 +69,7 @@ class Probing(Market):
         )
         return [event for event in outcome.events if isinstance(event, ProbeCommanded)]
 
-    def told(self, command, granted, cost=7):
+    def told(self, command, granted, cost=7, refusal=RefusalClass.NO_CAPACITY):
         self.driver.feed(
             OfferingProbed(
                 command_id=command.command_id,
@@ -80,7 +80,7 @@ class Probing(Market):
                 requested=command.instances,
                 granted=granted,
                 cost_micro_usd=cost,
-                refusal_class=None if granted == command.instances else RefusalClass.NO_CAPACITY,
+                refusal_class=None if granted == command.instances else refusal,
             )
         )
 
@@ -116,6 +116,22 @@ def test_the_answer_is_believed_and_paid_in_its_slot(market):
     assert known.chance_of(market.job.max_instances) > chance
     assert market.run.spent_micro_usd == 7
     assert market.run.probed_micro_usd == 0
+
+
+@pytest.mark.parametrize(
+    ("refusal", "tells"), [(RefusalClass.NO_CAPACITY, True), (RefusalClass.LIMIT, False)]
+)
+def test_a_refusal_that_is_ours_tells_nothing_of_the_market(market, refusal, tells):
+    known = market.state.beliefs.offerings[market.away]
+    before = known.belief.chance_of(market.job.max_instances)
+    (sent,) = market.answered(market.worth())
+    market.told(sent, 0, refusal=refusal)
+    market.hold()
+    market.next_slot()
+
+    after = known.belief.chance_of(market.job.max_instances)
+
+    assert (after < before / 2) is tells
 
 
 def test_an_offering_rests_after_it_was_asked(market):

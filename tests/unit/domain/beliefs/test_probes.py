@@ -19,7 +19,6 @@ from spotline.domain.beliefs.probes import (
     probe_price,
 )
 from spotline.domain.beliefs.spot_beliefs import BelievedOffering
-from spotline.domain.events.capacity import OfferingProbed, RefusalClass
 from spotline.domain.market.prior_laws import shipped_priors
 from spotline.domain.units import NS_PER_S, PPM
 from tests.depth import examples
@@ -175,60 +174,48 @@ def test_a_ration_holds_over_any_course(slots, most, rest, budget):
 # --- what it tells ------------------------------------------------------------------------------
 
 
-def answer(requested, granted, refusal=RefusalClass.NO_CAPACITY, retry_after_s=0):
-    return OfferingProbed(
-        command_id="c",
-        job_id="j",
-        tenant="t",
-        offering_id="a",
-        slot=0,
-        requested=requested,
-        granted=granted,
-        cost_micro_usd=0,
-        refusal_class=None if granted == requested else refusal,
-        retry_after_s=retry_after_s,
-    )
-
-
-def believed_after(*answers, now_ns=0):
+def believed_after(requested, granted):
     known = BelievedOffering(belief=CountBelief.before(LAWS))
-    for each in answers:
-        known.note_probed(each, now_ns)
+    known.note_probed(requested, granted, 0, 0)
     known.settle("a", 0, 0)
-    return known
+    return known.belief
 
 
 def test_what_was_granted_is_there_and_what_was_refused_is_not():
-    assert believed_after(answer(8, 8)).belief.chance_of(8) == pytest.approx(1)
-    part = believed_after(answer(16, 5)).belief
+    assert believed_after(8, 8).chance_of(8) == pytest.approx(1)
+    part = believed_after(16, 5)
     assert part.chance_of(4) == pytest.approx(1)
     assert part.chance_of(8) == pytest.approx(0)
-    assert believed_after(answer(1, 0)).belief.chance_of(1) == pytest.approx(0)
+    assert believed_after(1, 0).chance_of(1) == pytest.approx(0)
 
 
 def test_a_gang_that_is_refused_says_only_that_it_is_not_there_whole():
-    belief = believed_after(answer(8, 0)).belief
+    belief = believed_after(8, 0)
 
     assert belief.chance_of(8) == pytest.approx(0)
     assert belief.chance_of(1) > 0
 
 
-def test_a_refusal_that_is_ours_tells_nothing_of_the_market():
-    before = CountBelief.before(LAWS)
+def test_a_slot_later_what_was_shown_is_over():
+    known = BelievedOffering(belief=CountBelief.before(LAWS))
+    known.note_probed(8, 8, 0, 0)
+    known.settle("a", 0, 0)
+    known.belief.advance()
 
-    limited = believed_after(answer(8, 0, RefusalClass.LIMIT)).belief
+    known.settle("a", 1, 0)
 
-    assert limited.chance_of(8) == pytest.approx(before.chance_of(8))
+    assert known.belief.chance_of(8) < 1
+    assert known.levels_seen == (0, 6)
 
 
 def test_what_is_told_while_nobody_was_asked_tells_nothing():
     known = BelievedOffering(belief=CountBelief.before(LAWS))
-    known.note_probed(answer(8, 0, retry_after_s=100), 0)
+    known.note_probed(8, 0, 0, 100)
     assert known.cool_until_ns == 100 * NS_PER_S
     known.settle("a", 0, 0)
     chance = known.belief.chance_of(1)
 
-    known.note_probed(answer(1, 0), 50 * NS_PER_S)
+    known.note_probed(1, 0, 50 * NS_PER_S, 0)
     known.settle("a", 1, 0)
 
     assert known.belief.chance_of(1) == pytest.approx(chance)
