@@ -353,7 +353,9 @@ def _limited(
     return for_crowds(selection), Caps(spending=spending)
 
 
-def _deciding_on(market: AnyMarket, selection: SelectorOptions, *, probes: int) -> SelectorOptions:
+def _deciding_on(
+    market: AnyMarket, selection: SelectorOptions, *, probes: int = 0
+) -> SelectorOptions:
     """Of a live market nobody publishes what spot there is: it is believed, and no deadline counts on it."""
     from spotline.application.selector.options import where_uncounted
     from spotline.domain.market.live_market import LiveMarket
