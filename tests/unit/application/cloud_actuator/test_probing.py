@@ -6,8 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from spotline.application.cloud_actuator.agreeing import AgreementRules
 from spotline.application.cloud_actuator.probing import PROBED
 from spotline.application.unfit import Unproven
+from spotline.domain.events.agreement import AgreementChecked
 from spotline.domain.events.capacity import (
     CostAccrued,
     LaunchRefused,
@@ -19,9 +21,11 @@ from spotline.domain.events.capacity import (
 from spotline.domain.events.lifecycle import JobSubmitted
 from spotline.domain.events.market import MarketOpened
 from spotline.domain.ledger.caps import Caps
+from spotline.domain.ledger.orphans import ANY_ACCOUNT, ReapRules
 from spotline.domain.limits.spending import Spending
 from spotline.domain.market.offering import CapacityType
 from tests.fakes.actuator import (
+    INSTALLATION,
     SLOT_S,
     Killed,
     Rig,
@@ -31,6 +35,7 @@ from tests.fakes.actuator import (
     quote,
     reported,
     running_in,
+    submitted,
 )
 from tests.fakes.renting import offering
 from tests.unit.application.cloud_actuator.test_proof import ADMITTED, JOB, MARKET, TENANT
@@ -195,6 +200,22 @@ async def test_a_process_killed_anywhere_ends_the_same_and_leaves_nothing(make_r
         assert await running_in(rig.cloud) == [], f"killed at {point}"
         assert not rig.ledger.held()
         assert await billed(rig) == bills, f"killed at {point}"
+
+
+async def test_log_ledger_and_cloud_agree_after_a_probe(make_rig):
+    reap = ReapRules(installation_id=INSTALLATION, accounts=(ANY_ACCOUNT,))
+    rig = await make_rig(agreement=AgreementRules(every_slots=1, reap=reap))
+    await rig.feed(submitted())
+    await probed(rig, probe(4), commands=(command("j", lot(spot=3), 0),))
+    told = []
+    for slot in (1, 2):
+        told += await rig.feed(opened(slot, quote("a"), quote("b", price=PRICE)))
+        told += await rig.feed(SlotDecided(slot=slot, revision=0, offset_s=0, commands=0))
+
+    checked = [event for event in told if isinstance(event, AgreementChecked)]
+
+    assert checked
+    assert [each.disagreements for each in checked] == [()] * len(checked)
 
 
 async def test_a_probe_of_an_earlier_revision_is_never_made(make_rig):
