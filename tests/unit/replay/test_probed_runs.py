@@ -8,6 +8,7 @@ from dataclasses import asdict, replace
 import pytest
 
 from spotline.adapters.eventlog.manifest import environment
+from spotline.application.explaining.messages import DecisionQuery
 from spotline.application.selector.handler import ALLOCATE_CALL
 from spotline.application.selector.options import SelectorOptions, where_uncounted
 from spotline.contracts.build import event_of
@@ -20,6 +21,7 @@ from spotline.domain.units import cost_micro_usd
 from spotline.replay.clouds import Information, TellingCloud, told
 from spotline.replay.course import slots_of
 from spotline.replay.divergence import SAME
+from spotline.replay.explain import LogExplainer, RecordedEntries
 from spotline.replay.handlers import handlers_of
 from spotline.replay.host import LocalHost
 from spotline.replay.jobs import generated_jobs
@@ -135,6 +137,19 @@ def test_a_probe_is_on_the_bill_of_its_job(events):
     )
 
     assert advanced.slot_cost_micro_usd == held + sum(moved) + paid[job_id, slot]
+
+
+def test_the_explanation_of_a_decision_says_what_was_asked_and_found(log, events):
+    sent = of_type(events, ProbeCommanded)[0]
+    explainer = LogExplainer(OPTIONS)
+    query = DecisionQuery(job_id=sent.job_id, slot=sent.slot, revision=sent.revision)
+
+    found = explainer.explain(RecordedEntries(log), query)
+
+    texts = [link.text for link in found.chain]
+    assert any(text.startswith(f"asked {sent.offering_id} for") for text in texts)
+    assert any(text.startswith(f"{sent.offering_id} had") for text in texts)
+    assert explainer.differences(RecordedEntries(log), query) == ()
 
 
 def test_without_the_option_nobody_asks():
