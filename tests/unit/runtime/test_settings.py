@@ -54,6 +54,7 @@ SELECTION = {
         "STRICT_RECLAIMS",
         "NETS_SOFT_DEADLINES",
         "BRIEF_SEARCH",
+        "SPREADS_HOMES",
         "PROBES",
         "PROBE_REST_SLOTS",
         "PROBE_USD_PER_HOUR",
@@ -160,6 +161,7 @@ HELD = {
         strict_reclaims=True,
         nets_soft_deadlines=True,
         brief_search=True,
+        spreads_homes=True,
         probes=3,
         probe_rest_slots=5,
         probe_usd_per_hour=0.5,
@@ -191,6 +193,7 @@ SERVED = {
     "strict_reclaims": True,
     "nets_soft_deadlines": True,
     "brief_search": True,
+    "spreads_homes": True,
 }
 
 

@@ -28,6 +28,7 @@ from spotline.application.outlook.summing import LivesAhead, summed_up
 from spotline.application.selector.job_run import JobRun, RunPhase
 from spotline.application.selector.job_table import JobTable
 from spotline.application.selector.learning import rehearse
+from spotline.application.selector.loads import loads_of
 from spotline.application.selector.offering_choice import (
     RECENT_SLOTS,
     best_offering,
@@ -36,7 +37,6 @@ from spotline.application.selector.offering_choice import (
 from spotline.application.selector.options import SelectorOptions
 from spotline.application.selector.rescuing import RescueRoom
 from spotline.application.selector.state import SelectorState
-from spotline.application.selector.tables import taken_by
 from spotline.domain.events.market import SlotOpened
 from spotline.domain.forecasting.law_book import LawBook
 from spotline.domain.jobs.job import Job
@@ -322,7 +322,7 @@ def _homes(
     waits: int,
 ) -> list[str]:
     """Where the selector would place the job in each future, empty where nowhere."""
-    running = taken_by(arrives, arrives.running(), options)
+    taken = loads_of(arrives, arrives.running(), options)
     full = _full_for(arrives, job, options)
     past = [opened for opened, _ in arrives.history[-RECENT_SLOTS:]]
     homes = []
@@ -332,7 +332,7 @@ def _homes(
             for slot in range(max(0, waits - RECENT_SLOTS), waits + 1)
         ]
         recent = [*past, *ahead[:-1]][-RECENT_SLOTS:]
-        home = best_offering(job, arrives.offerings, ahead[-1], recent, running, full)
+        home = best_offering(job, arrives.offerings, ahead[-1], recent, taken, full)
         homes.append(home or "")
     return homes
 
@@ -374,11 +374,9 @@ def _tabled(
     if not options.moves:
         return (home,)
     past = [opened for opened, _ in arrives.history]
-    running = taken_by(arrives, arrives.running(), options)
+    taken = loads_of(arrives, arrives.running(), options)
     full = _full_for(arrives, job, options)
-    others = other_offerings(
-        job, home, arrives.offerings, arrives.current, past, running, full=full
-    )
+    others = other_offerings(job, home, arrives.offerings, arrives.current, past, taken, full=full)
     return (home, *others)
 
 

@@ -8,7 +8,7 @@ fed back on one path of counts drawn from the belief, which agrees with all that
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from spotline.application.selector.state import SelectorState
@@ -102,9 +102,9 @@ def believed_forecast(state: SelectorState, issued: ForecastIssued) -> ForecastI
 
 
 def homes_by(
-    state: SelectorState, job: Job, running: Iterable[tuple[str, int]]
+    state: SelectorState, job: Job, taken: Mapping[str, int]
 ) -> tuple[SlotOpened, list[SlotOpened]]:
-    """The open slot and the past that a job's home is chosen by, beside what `running` may take.
+    """The open slot and the past that a job's home is chosen by, beside what others may take.
 
     Where counts are believed, what matters is how much of the job spot will carry, from what is
     believed now on: that is the count that the slot shows, and the past says no more.
@@ -113,9 +113,6 @@ def homes_by(
     past = [slot for slot, _ in state.history]
     if beliefs is None or not beliefs.offerings:
         return state.current, past
-    taken: Counter[str] = Counter()
-    for offering_id, instances in running:
-        taken[offering_id] += instances
     opened = state.current
     left_ns = job.deadline.at_ns - opened.ts_event_ns
     slots = max(1, min(_MOST_AHEAD, left_ns // (opened.slot_s * NS_PER_S)))
@@ -124,7 +121,7 @@ def homes_by(
         known = beliefs.offerings.get(quote.offering_id)
         if known is None:
             return None
-        others = taken[quote.offering_id]
+        others = taken.get(quote.offering_id, 0)
         share = known.belief.share_ahead(slots, others, job.max_instances)
         # Counts are whole: so many that the share of them is what is carried.
         return others + round(share * job.max_instances)

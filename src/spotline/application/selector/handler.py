@@ -10,7 +10,6 @@ One slot k runs through these phases:
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 
 from spotline.application.allocation.messages import AllocateRequest
@@ -37,6 +36,7 @@ from spotline.application.selector.limiting import (
     spent_up,
 )
 from spotline.application.selector.limits_set import options_in_force
+from spotline.application.selector.loads import loads_of, most_of, together
 from spotline.application.selector.offering_choice import best_offering
 from spotline.application.selector.options import SelectorOptions
 from spotline.application.selector.parked_entries import frozen_by, unfrozen_by
@@ -50,7 +50,6 @@ from spotline.application.selector.tables import (
     tables_again,
     tables_wanted,
     tables_with_room,
-    taken_by,
 )
 from spotline.application.selector.tripping import tripped
 from spotline.application.slot_checks import check_slot, slot_of
@@ -318,17 +317,15 @@ class SelectHandler:
         """Admit the jobs that arrive, beside those `running`; rehearsals move `learner`."""
         options = self._held_to(state)
         room = MOST_TABLES - sum(len(run.tables) for run in running)
-        taken = Counter[str]()
-        for home, used in taken_by(state, running, options):
-            taken[home] += used
+        taken = loads_of(state, running, options)
         room_to_rescue = RescueRoom.of(state, running, options)
         for run in _arrivals(state):
             if run.job.deadline.expires_ns <= state.current.ts_event_ns:
                 yield never_started(run, state.slot)
                 continue
-            opened, past = homes_by(state, run.job, taken.items())
+            opened, past = homes_by(state, run.job, most_of(taken))
             full = room_to_rescue.full_for(state, run)
-            offering_id = best_offering(run.job, state.offerings, opened, past, taken.items(), full)
+            offering_id = best_offering(run.job, state.offerings, opened, past, taken, full)
             if run.cancelled or offering_id is None:
                 continue
             limit = arrival_limit(state, run, offering_id) if options.limits else NO_LIMIT
@@ -354,7 +351,7 @@ class SelectHandler:
                 limit_micro_usd=limit.limit_micro_usd,
             )
             tables = tables_wanted(
-                state, JobRun(job=arriving), offering_id, taken.items(), options, room, full
+                state, JobRun(job=arriving), offering_id, taken, options, room, full
             )
             tables = tables_with_room(state, tables, room)
             room -= len(tables)
@@ -362,8 +359,7 @@ class SelectHandler:
             # The next arrival must see this one's demand.
             admitted = JobRun(job=run.job, offering_id=offering_id)
             room_to_rescue.claim(state, admitted, offering_id)
-            for home, used in taken_by(state, [admitted], options):
-                taken[home] += used
+            taken = together(taken, loads_of(state, [admitted], options))
 
     def _ask(self, state: SelectorState, order: Sequence[str], ctx: Context) -> Outcome:
         if not order:

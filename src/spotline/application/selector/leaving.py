@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from spotline.application.selector.egress import copy_micro_usd, open_to
 from spotline.application.selector.job_run import JobRun
+from spotline.application.selector.loads import loads_of
 from spotline.application.selector.offering_choice import has_room, leaves_for
 from spotline.application.selector.options import SelectorOptions
 from spotline.application.selector.state import SelectorState
-from spotline.application.selector.tables import taken_by
 from spotline.domain.jobs.stay import ReservedStay, stay_on
 from spotline.domain.market.offering import Reservation
 from spotline.domain.policies.answer import JobAnswer, Move
@@ -46,9 +45,7 @@ def can_stay(state: SelectorState, run: JobRun, offering_id: str, options: Selec
     others = [other for other in state.running() if other is not run]
     if not _has_turn(state, run, reservation):
         return False
-    taken: Counter[str] = Counter()
-    for home, instances in taken_by(state, others, options):
-        taken[home] += instances
+    taken = loads_of(state, others, options)
     program = state.program_of(run.job, offering_id)
     stay = stay_on(
         reservation,

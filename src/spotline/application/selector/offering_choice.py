@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass
 from functools import lru_cache
+from types import MappingProxyType
 
 from spotline.domain.events.market import SlotOpened
 from spotline.domain.jobs.job import Job, Throughput
@@ -18,12 +20,31 @@ RECENT_SLOTS = 48
 MOST_ALTERNATIVES = 3
 
 
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Instances that others take of an offering: half the time those of the mean, half the most."""
+
+    mean: int = 0
+    most: int = 0
+
+    @classmethod
+    def always(cls, instances: int) -> Load:
+        """As many at any time."""
+        return cls(mean=instances, most=instances)
+
+    def __add__(self, other: Load) -> Load:
+        return Load(mean=self.mean + other.mean, most=self.most + other.most)
+
+
+_NOBODY: Mapping[str, Load] = MappingProxyType({})
+
+
 def best_offering(
     job: Job,
     offerings: Mapping[str, Offering],
     opened: SlotOpened,
     past: Sequence[SlotOpened],
-    running: Iterable[tuple[str, int]] = (),
+    taken: Mapping[str, Load] = _NOBODY,
     full: Set[str] = frozenset(),
 ) -> str | None:
     """Return the offering whose recent past promises the cheapest work, None where none can run.
@@ -40,12 +61,11 @@ def best_offering(
     opened, past
         The slot of the job's arrival and those before it, oldest first; the last `RECENT_SLOTS` of
         them count.
-    running
-        Offering id and largest count of every job that runs already.
+    taken
+        What jobs that run already take, by offering id.
     full
         Offerings whose on-demand stock others may need: there it cannot meet the deadline.
     """
-    taken = _taken(running)
     for _, _, offering_id in _ranks(job, offerings, opened, past, taken, full=full):
         if has_room(offerings, offering_id, job, taken):
             return offering_id
@@ -53,7 +73,7 @@ def best_offering(
 
 
 def has_room(
-    offerings: Mapping[str, Offering], offering_id: str, job: Job, taken: Mapping[str, int]
+    offerings: Mapping[str, Offering], offering_id: str, job: Job, taken: Mapping[str, Load]
 ) -> bool:
     """Whether the claims of other jobs leave room for that of this one; off reservations, always.
 
@@ -67,13 +87,13 @@ def has_room(
     if reservation is None:
         return True
     claim = claim_on(reservation, job.allowed_counts)
-    if taken.get(offering_id, 0) + claim > reservation.instances:
+    if taken.get(offering_id, Load()).most + claim > reservation.instances:
         return False
     if not reservation.plan:
         return True
     claimed = sum(
-        count * other.sunk_price_micro_usd
-        for name, count in taken.items()
+        load.most * other.sunk_price_micro_usd
+        for name, load in taken.items()
         if name in offerings
         and (other := offerings[name].reservation) is not None
         and other.plan == reservation.plan
@@ -93,7 +113,7 @@ def leaves_for(
     Parameters as above; the job has done `done_quanta` of its work. Not to another reservation:
     what other jobs claim of that is theirs.
     """
-    ranks = _ranks(job, offerings, opened, past, {}, done_quanta)
+    ranks = _ranks(job, offerings, opened, past, _NOBODY, done_quanta)
     free = (offering_id for *_, offering_id in ranks if offerings[offering_id].reservation is None)
     return next(free, None)
 
@@ -104,7 +124,7 @@ def other_offerings(
     offerings: Mapping[str, Offering],
     opened: SlotOpened,
     past: Sequence[SlotOpened],
-    running: Iterable[tuple[str, int]] = (),
+    taken: Mapping[str, Load] = _NOBODY,
     *,
     full: Set[str] = frozenset(),
     most: int = MOST_ALTERNATIVES,
@@ -115,7 +135,7 @@ def other_offerings(
     far apart instances may be that are held at a time: a job holds one offering at a time, so that
     it is kept wherever the job goes; `job.offerings` is what bounds where that is.
     """
-    ranks = _ranks(job, offerings, opened, past, _taken(running), full=full)
+    ranks = _ranks(job, offerings, opened, past, taken, full=full)
     fit = [offering_id for late, _, offering_id in ranks if not late and offering_id != home]
     return tuple(fit[:most])
 
@@ -125,7 +145,7 @@ def _ranks(
     offerings: Mapping[str, Offering],
     opened: SlotOpened,
     past: Sequence[SlotOpened],
-    taken: Mapping[str, int],
+    taken: Mapping[str, Load],
     done_quanta: int = 0,
     *,
     full: Set[str] = frozenset(),
@@ -147,7 +167,7 @@ def _ranks(
         if throughput is None:
             continue
         wanted = job.max_instances
-        carried = recent.share(quote.offering_id, taken.get(quote.offering_id, 0), wanted)
+        carried = recent.share_beside(quote.offering_id, taken.get(quote.offering_id), wanted)
         price = (
             carried * quote.spot_price_micro_usd + (1.0 - carried) * quote.on_demand_price_micro_usd
         )
@@ -174,13 +194,6 @@ def _ranks(
     return sorted(ranks)
 
 
-def _taken(running: Iterable[tuple[str, int]]) -> dict[str, int]:
-    taken: dict[str, int] = {}
-    for offering_id, instances in running:
-        taken[offering_id] = taken.get(offering_id, 0) + instances
-    return taken
-
-
 class RecentSpot:
     """How much of what jobs want spot would have carried in slots of the past, oldest first."""
 
@@ -191,6 +204,15 @@ class RecentSpot:
             for slot_quote in slot.quotes:
                 seen = self._counts.setdefault(slot_quote.quote.offering_id, [])
                 seen.append(slot_quote.quote.spot_available)
+
+    def share_beside(self, offering_id: str, load: Load | None, wanted: int) -> float:
+        """Share of `wanted` instances beside what others take, in the mean of a load's two halves."""
+        if load is None:
+            return self.share(offering_id, 0, wanted)
+        if load.mean == load.most:
+            return self.share(offering_id, load.most, wanted)
+        halves = [self.share(offering_id, taken, wanted) for taken in (load.mean, load.most)]
+        return sum(halves) / len(halves)
 
     def share(self, offering_id: str, taken: int, wanted: int) -> float:
         """Share of `wanted` instances beside those `taken` by others; 1/2 where unknown."""

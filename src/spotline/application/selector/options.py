@@ -64,6 +64,9 @@ class SelectorOptions:
     shadow price, where others take of the spot there is: what it waits for may go to them, slot after
     slot (ADR 0082).
 
+    With `spreads_homes` shadow prices count what running jobs take of a place as what they need in the mean half
+    the time, and as all that they may take the other half, where a job is to live (ADR 0085).
+
     With `brief_search` CP-SAT has a tenth of the work to find a better clearing (ADR 0082).
 
     `fairness` is the most that a tenant's bids count against another's where bids are cleared (1: all
@@ -118,6 +121,7 @@ class SelectorOptions:
     strict_reclaims: bool = False
     nets_soft_deadlines: bool = False
     brief_search: bool = False
+    spreads_homes: bool = False
     probes: int = 0
     probe_rest_slots: int = 2
     probe_usd_per_hour: float = 1.0
@@ -186,6 +190,7 @@ CROWD_FIELDS = (
     "strict_reclaims",
     "nets_soft_deadlines",
     "brief_search",
+    "spreads_homes",
 )
 """What is on wherever counts are shown, and rests on them."""
 

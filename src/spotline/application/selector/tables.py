@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence, Set
+from collections.abc import Mapping, Set
 
 from spotline.application.allocation.value_tables import same_table_of
 from spotline.application.selector.believing import homes_by
 from spotline.application.selector.job_run import JobRun, RunPhase
-from spotline.application.selector.offering_choice import other_offerings
+from spotline.application.selector.loads import most_of
+from spotline.application.selector.offering_choice import Load, other_offerings
 from spotline.application.selector.options import SelectorOptions
 from spotline.application.selector.state import SelectorState
 from spotline.domain.events.event import Event
@@ -15,7 +16,6 @@ from spotline.domain.events.knowledge import ThroughputReestimated
 from spotline.domain.events.law import ValueTableRequested
 from spotline.domain.events.lifecycle import JobUpdated
 from spotline.domain.events.training import CheckpointCommitted, TrainingRestarted
-from spotline.domain.jobs.stay import claim_on
 from spotline.domain.solvers.table_store import MOST_TABLES
 
 
@@ -23,7 +23,7 @@ def tables_wanted(
     state: SelectorState,
     run: JobRun,
     home: str,
-    taken: Collection[tuple[str, int]],
+    taken: Mapping[str, Load],
     options: SelectorOptions,
     room: int,
     full: Set[str] = frozenset(),
@@ -37,7 +37,7 @@ def tables_wanted(
     if 2 * room <= MOST_TABLES and not state.shared_tables:
         wanted = wanted[: max(0, room)]
     elif options.moves and home in state.laws:
-        opened, past = homes_by(state, run.job, taken)
+        opened, past = homes_by(state, run.job, most_of(taken))
         wanted += other_offerings(run.job, home, state.offerings, opened, past, taken, full=full)
     events = []
     for offering_id in wanted:
@@ -71,45 +71,6 @@ def tables_with_room(
         return wanted[: min(1, max(0, room))]
     others = [asked for asked in wanted[1:] if asked.table.table_id in state.announced]
     return wanted[:1] + others
-
-
-def taken_by(
-    state: SelectorState, running: Sequence[JobRun], options: SelectorOptions
-) -> list[tuple[str, int]]:
-    """What jobs that run take of each offering; of a reservation that is their claim.
-
-    With shadow prices that is what each needs in the mean until its deadline: the load of a fluid,
-    which fills an offering as far as jobs can take turns on it. Without, and where on-demand is counted
-    and may not be enough to save them all, it is all that each may take.
-    """
-    if not options.competing:
-        return []
-    counted = {
-        quoted.quote.offering_id
-        for quoted in state.current.quotes
-        if quoted.quote.on_demand_available.known
-    }
-    taken = []
-    for run in running:
-        reservation = state.offerings[run.offering_id].reservation
-        if reservation is not None:
-            used = claim_on(reservation, run.job.allowed_counts)
-        elif options.shadow_prices and run.offering_id not in counted:
-            used = _mean_use(state, run)
-        else:
-            used = run.job.max_instances
-        taken.append((run.offering_id, used))
-    return taken
-
-
-def _mean_use(state: SelectorState, run: JobRun) -> int:
-    """Instances that do the rest of a job's work by its deadline, in the mean; rounded up."""
-    program = state.program_of(run.job, run.offering_id)
-    most = program.max_instances
-    left = program.work_quanta - run.state.progress_quanta
-    elapsed = run.elapsed_slots(state.slot) if run.first_slot >= 0 else 0
-    whole = max(1, program.deadline_slots - elapsed) * program.slot_s
-    return min(most, max(0, -(-left * most // (program.rate_quanta_per_s[most] * whole))))
 
 
 def tables_again(

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from spotline.application.outlook.following import Following
+from spotline.application.selector.loads import loads_of
+from spotline.application.selector.offering_choice import Load
 from spotline.application.selector.options import SelectorOptions
 from spotline.application.selector.repricing import MOST_REPRICED
-from spotline.application.selector.tables import taken_by
 from spotline.domain.events.allocation import ShadowPricesUpdated
 from spotline.domain.events.law import MarketLawLearned, ValueTableRequested
 from spotline.domain.market.law import choose_space, law_id_of, learn_law
@@ -112,7 +113,7 @@ def test_a_running_job_counts_with_its_mean_need_where_on_demand_is_plenty() -> 
     world = priced_world()
     state, options = world.state, SelectorOptions(clearing=True, shadow_prices=True)
 
-    def counted_as(provenance: Provenance, options: SelectorOptions) -> int:
+    def counted_as(provenance: Provenance, options: SelectorOptions) -> Load:
         """Instances that the job, of two for six of its 20 slots, is taken to use."""
         on_demand = Count(instances=8, provenance=provenance)
         state.opened = replace(
@@ -122,9 +123,12 @@ def test_a_running_job_counts_with_its_mean_need_where_on_demand_is_plenty() -> 
                 for quoted in state.current.quotes
             ),
         )
-        ((_, used),) = taken_by(state, state.running(), options)
-        return used
+        (load,) = loads_of(state, state.running(), options).values()
+        return load
 
-    assert counted_as(Provenance.UNKNOWN, options) == 1
-    assert counted_as(Provenance.OBSERVED, options) == 2
-    assert counted_as(Provenance.UNKNOWN, SelectorOptions(clearing=True)) == 2
+    assert counted_as(Provenance.UNKNOWN, options) == Load.always(1)
+    assert counted_as(Provenance.OBSERVED, options) == Load.always(2)
+    assert counted_as(Provenance.UNKNOWN, SelectorOptions(clearing=True)) == Load.always(2)
+    spread = replace(options, spreads_homes=True)
+    assert counted_as(Provenance.UNKNOWN, spread) == Load(mean=1, most=2)
+    assert counted_as(Provenance.OBSERVED, spread) == Load.always(2)
