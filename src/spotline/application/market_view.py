@@ -259,6 +259,14 @@ WORK_EVENTS = (
 )
 
 
+_OF_WORK = frozenset(
+    {
+        *(JobSubmitted, JobAdmitted, JobClosed),
+        *(PipelineSubmitted, PlacementDecided, PlacementEnded),
+    }
+)
+
+
 @dataclass(slots=True, kw_only=True)
 class WorkNeeded:
     """The ids of the jobs and pipelines that are not over.
@@ -276,6 +284,8 @@ class WorkNeeded:
 
     def fold(self, event: Event, slot: int) -> None:
         """Apply an event while `slot` is the latest."""
+        if type(event) not in _OF_WORK:
+            return
         match event:
             case JobSubmitted():
                 self.unfinished.add(event.job.job_id)

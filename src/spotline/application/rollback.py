@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import copy
 from collections import Counter, OrderedDict, defaultdict, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import is_dataclass
 from enum import Enum
+from functools import partial
+from operator import attrgetter
 from types import BuiltinFunctionType, FunctionType, MappingProxyType
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 import numpy as np
 
@@ -46,9 +48,20 @@ class Copying:
     def copied(self, value: Any) -> Any:
         """A copy of `value`, which shares with it only what cannot change."""
         self.values += 1
-        how = _way_of(type(value))
-        if how is None:
-            return value
+        how = _ways[type(value)]
+        return value if how is None else self._made(how, value)
+
+    def all_of(self, values: Collection[Any]) -> list[Any]:
+        """Copies of several values."""
+        self.values += len(values)
+        ways = _ways
+        # Nearly all are shared: to call something for each takes longer than the rest.
+        return [
+            value if (how := ways[type(value)]) is None else self._made(how, value)
+            for value in values
+        ]
+
+    def _made(self, how: _Way, value: Any) -> Any:
         known = self._memo.get(id(value))
         return known if known is not None else how(self, value)
 
@@ -71,21 +84,25 @@ _Way = Callable[[Copying, Any], Any]
 
 def _list(copying: Copying, value: list[Any]) -> Any:
     made: list[Any] = copying.noted(value, [])
-    made.extend([copying.copied(item) for item in value])
+    made.extend(copying.all_of(value))
     return made
 
 
 def _dict(copying: Copying, value: dict[Any, Any]) -> Any:
-    made: dict[Any, Any] = copying.noted(value, type(value)())
-    for key, item in value.items():
-        made[copying.copied(key)] = copying.copied(item)
-    return made
+    return _filled(copying, copying.noted(value, type(value)()), value)
 
 
 def _defaultdict(copying: Copying, value: defaultdict[Any, Any]) -> Any:
-    made: defaultdict[Any, Any] = copying.noted(value, defaultdict(value.default_factory))
-    for key, item in value.items():
-        made[copying.copied(key)] = copying.copied(item)
+    return _filled(copying, copying.noted(value, defaultdict(value.default_factory)), value)
+
+
+def _filled(copying: Copying, made: dict[Any, Any], value: dict[Any, Any]) -> Any:
+    pairs = zip(copying.all_of(value.keys()), copying.all_of(value.values()), strict=True)
+    if isinstance(made, Counter):
+        # Its own update adds.
+        dict.update(made, pairs)
+    else:
+        made.update(pairs)
     return made
 
 
@@ -97,12 +114,12 @@ def _set(copying: Copying, value: set[Any]) -> Any:
 
 def _deque(copying: Copying, value: deque[Any]) -> Any:
     made: deque[Any] = copying.noted(value, deque(maxlen=value.maxlen))
-    made.extend([copying.copied(item) for item in value])
+    made.extend(copying.all_of(value))
     return made
 
 
 def _tuple(copying: Copying, value: tuple[Any, ...]) -> Any:
-    items = [copying.copied(item) for item in value]
+    items = copying.all_of(value)
     if all(item is before for item, before in zip(items, value, strict=True)):
         return value
     return copying.noted(value, tuple(items))
@@ -118,25 +135,51 @@ def _array(copying: Copying, value: np.ndarray[Any, Any]) -> Any:
 
 
 def _instance(copying: Copying, value: Any) -> Any:
-    made = copying.noted(value, object.__new__(type(value)))
-    for name in _slots_of(type(value)):
-        if hasattr(value, name):
-            object.__setattr__(made, name, copying.copied(getattr(value, name)))
+    kind = type(value)
+    made = copying.noted(value, object.__new__(kind))
+    slots = _slots[kind]
+    try:
+        items = slots.read(value)
+    except AttributeError:
+        # One was never set.
+        for name in slots.names:
+            if hasattr(value, name):
+                object.__setattr__(made, name, copying.copied(getattr(value, name)))
+    else:
+        for write, item in zip(slots.writes, copying.all_of(items), strict=True):
+            write(made, item)
     held = getattr(value, "__dict__", None)
     if held:
-        made.__dict__.update({name: copying.copied(item) for name, item in held.items()})
+        _filled(copying, made.__dict__, held)
     return made
 
 
-_known_ways: dict[type, _Way | None] = {}
-_known_slots: dict[type, tuple[str, ...]] = {}
+class _Slots(NamedTuple):
+    """The slots of a type: their names, all of them read at once, and each written."""
+
+    names: tuple[str, ...]
+    read: Callable[[Any], tuple[Any, ...]]
+    writes: tuple[Callable[[Any, Any], None], ...]
 
 
-def _way_of(kind: type) -> _Way | None:
+class _Ways(dict[type, _Way | None]):
     """How values of a type are copied; None: they are shared."""
-    if kind not in _known_ways:
-        _known_ways[kind] = _found_way(kind)
-    return _known_ways[kind]
+
+    def __missing__(self, kind: type) -> _Way | None:
+        way = self[kind] = _found_way(kind)
+        return way
+
+
+class _KnownSlots(dict[type, _Slots]):
+    """The slots of each type that was copied."""
+
+    def __missing__(self, kind: type) -> _Slots:
+        found = self[kind] = _found_slots(kind)
+        return found
+
+
+_ways = _Ways()
+_slots = _KnownSlots()
 
 
 def _found_way(kind: type) -> _Way | None:
@@ -169,15 +212,24 @@ def _is_plain(kind: type) -> bool:
     )
 
 
-def _slots_of(kind: type) -> tuple[str, ...]:
-    if kind not in _known_slots:
-        names: list[str] = []
-        for base in kind.__mro__:
-            slots = base.__dict__.get("__slots__", ())
-            names += [slots] if isinstance(slots, str) else slots
-        kept = tuple(name for name in names if name not in ("__dict__", "__weakref__"))
-        _known_slots[kind] = kept
-    return _known_slots[kind]
+def _found_slots(kind: type) -> _Slots:
+    names: list[str] = []
+    for base in kind.__mro__:
+        slots = base.__dict__.get("__slots__", ())
+        names += [slots] if isinstance(slots, str) else slots
+    kept = tuple(
+        name for name in names if name not in ("__dict__", "__weakref__") and hasattr(kind, name)
+    )
+    return _Slots(
+        kept,
+        # Of one name it gives no tuple.
+        attrgetter(*kept) if len(kept) > 1 else partial(_read_each, kept),
+        tuple(getattr(kind, name).__set__ for name in kept),
+    )
+
+
+def _read_each(names: Sequence[str], value: Any) -> tuple[Any, ...]:
+    return tuple(getattr(value, name) for name in names)
 
 
 _SHARED = frozenset(

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from spotline.application.unfit import Unproven
-from spotline.contracts.build import job_of
+from spotline.contracts.build import job_and_tenant_of
 from spotline.domain.events.event import Event
-from spotline.domain.events.lifecycle import JobSubmitted, JobUpdated
+from spotline.domain.events.lifecycle import JobUpdated
 from spotline.domain.jobs.job import Job
 
 TenantOf = Callable[[str], str | None]
@@ -22,17 +22,14 @@ def check_tenant(event: Event, tenant_of: TenantOf) -> None:
     Unproven
         It does.
     """
-    about = job_of(event)
-    if not about.job_id or not about.tenant:
+    job_id, tenant = job_and_tenant_of(event)
+    if not job_id or not tenant:
         return
-    if (
-        isinstance(event, JobUpdated)
-        and job_of(JobSubmitted(job=event.job, ts_event_ns=0)) != about
-    ):
-        raise Unproven("job", f"{about.job_id} of {about.tenant}", _named(event.job))
-    owner = tenant_of(about.job_id)
-    if owner is not None and owner != about.tenant:
-        raise Unproven("tenant", f"{owner}, whose {about.job_id} is", about.tenant)
+    if isinstance(event, JobUpdated) and (event.job.job_id, event.job.tenant) != (job_id, tenant):
+        raise Unproven("job", f"{job_id} of {tenant}", _named(event.job))
+    owner = tenant_of(job_id)
+    if owner is not None and owner != tenant:
+        raise Unproven("tenant", f"{owner}, whose {job_id} is", tenant)
 
 
 def _named(job: Job) -> str:

@@ -11,8 +11,8 @@ again gives the same ids.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Generic, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
 
 from spotline.application.rollback import Rollback
 from spotline.application.set_aside import SetAside
@@ -387,18 +387,14 @@ class Turns(Generic[StateT]):
                     f"{self.service} decided {type(decided).__name__}, "
                     "which its SPEC does not list under decides"
                 )
+        if not (outcome.events or outcome.calls or recorded):
+            # Of most events nothing follows.
+            return _NO_TURN, [event]
         outputs = dict(recorded)
         for index, decided in enumerate(outcome.events):
             if index not in outputs:
-                outputs[index] = self._sealed(
-                    Output(
-                        event=decided,
-                        event_id=ctx.derive_id(KINDS[type(decided)], index),
-                        causation_id=ctx.event_id,
-                        correlation_id=ctx.correlation_id,
-                        index=index,
-                    )
-                )
+                event_id = ctx.derive_id(KINDS[type(decided)], index)
+                outputs[index] = self._made(decided, event_id, ctx, index)
         calls = tuple(self._pending(call, number, ctx) for number, call in enumerate(outcome.calls))
         ordered, evolved = self._apply(outputs)
         return Turn(outputs=ordered, calls=calls), [event, *evolved]
@@ -408,8 +404,16 @@ class Turns(Generic[StateT]):
         ordered, evolved = self._apply(recorded)
         return Turn(outputs=ordered), [event, *evolved]
 
-    def _sealed(self, output: Output) -> Output:
-        return replace(output, sealed=output.envelope(self.service)) if self._seals else output
+    def _made(self, event: Event, event_id: str, ctx: Context, index: int = 0) -> Output:
+        """An output that follows from the event of `ctx`, sealed where outputs are."""
+        about: dict[str, Any] = {
+            "event_id": event_id,
+            "causation_id": ctx.event_id,
+            "correlation_id": ctx.correlation_id,
+            "index": index,
+        }
+        sealed = envelope_for(event, source=self.service, **about) if self._seals else None
+        return Output(event=event, sealed=sealed, **about)
 
     def _apply(self, outputs: Mapping[int, Output]) -> tuple[tuple[Output, ...], list[Event]]:
         ordered = tuple(outputs[index] for index in sorted(outputs))
@@ -449,15 +453,8 @@ class Turns(Generic[StateT]):
             tenant=about.tenant,
             slot=_slot_of(event),
         )
-        output = self._sealed(
-            Output(
-                event=reason,
-                # Several services may park the same event, each says so with an id of its own.
-                event_id=ctx.derive_id(f"{_PARKED}:{self.service}"),
-                causation_id=ctx.event_id,
-                correlation_id=ctx.correlation_id,
-            )
-        )
+        # Several services may park the same event, each says so with an id of its own.
+        output = self._made(reason, ctx.derive_id(f"{_PARKED}:{self.service}"), ctx)
         return Turn(outputs=(output,), parked=reason, error=error)
 
     def _pending(self, call: Call, number: int, ctx: Context) -> PendingCall:

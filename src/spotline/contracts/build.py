@@ -44,19 +44,31 @@ class AboutJob:
 
 def job_of(event: Event) -> AboutJob:
     """The job or pipeline that `event` is about."""
-    route = ROUTES[type(event)]
-    told = {name.rpartition(".")[2]: str(attrgetter(name)(event)) for name in route.fields}
-    if "job_id" not in told:
-        return AboutJob()
-    return AboutJob(job_id=told["job_id"], tenant=told.get("tenant", ""))
+    job_id, tenant = job_and_tenant_of(event)
+    return AboutJob(job_id=job_id, tenant=tenant)
 
 
-_JOB_IDS: Mapping[type[Event], Callable[[Event], str]] = {
-    event_type: attrgetter(field)
-    for event_type, route in ROUTES.items()
-    for field in route.fields
-    if field.rpartition(".")[2] == "job_id"
-}
+def job_and_tenant_of(event: Event) -> tuple[str, str]:
+    """The id of the job or pipeline that `event` is about, and its tenant; empty for none."""
+    get = _JOB_IDS.get(type(event))
+    if get is None:
+        return "", ""
+    whose = _TENANTS.get(type(event))
+    return str(get(event)), "" if whose is None else str(whose(event))
+
+
+def _getters(name: str) -> Mapping[type[Event], Callable[[Event], str]]:
+    """How the routing field of a name is read from the events that have it."""
+    return {
+        event_type: attrgetter(field)
+        for event_type, route in ROUTES.items()
+        for field in route.fields
+        if field.rpartition(".")[2] == name
+    }
+
+
+_JOB_IDS = _getters("job_id")
+_TENANTS = _getters("tenant")
 
 
 def envelope_for(

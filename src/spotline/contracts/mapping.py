@@ -20,6 +20,7 @@ from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from enum import Enum
 from functools import partial
 from importlib import import_module
+from operator import attrgetter
 from pkgutil import iter_modules
 from typing import Any, TypeGuard, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -151,16 +152,25 @@ def _all_found(reads: Iterable[Callable[[], Any]]) -> _Refused:
 # Whichever implementation of protobuf is loaded brings its own class.
 _Descriptor = Any
 _Write = Callable[[Any], Any]
+_Arguments = dict[str, Any]
 _Read = Callable[[Any], Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageMapping:
-    """One compiled pair of types."""
+    """One compiled pair of types.
+
+    `lay` gives what a message is made of, by field name, messages within it as such again: protobuf
+    copies a message into another by writing it out and reading it.
+    """
 
     message_type: type[Message]
-    write: Callable[[Any], Message]
+    lay: Callable[[Any], _Arguments]
     read: Callable[[Message], Any]
+
+    def write(self, value: Any) -> Message:
+        """Make the message of a value."""
+        return self.message_type(**self.lay(value))
 
 
 def encode_value(value: Any) -> bytes:
@@ -209,24 +219,27 @@ def _compile(value_type: type[Any]) -> MessageMapping:
         readers.append((member.name, read))
     return MessageMapping(
         message_type=message_type,
-        write=_writer(message_type, plain),
+        lay=_writer(plain),
         read=_reader(value_type, readers),
     )
 
 
-def _writer(
-    message_type: type[Message], writers: Sequence[tuple[str, _Write | None]]
-) -> Callable[[Any], Message]:
-    scalars = [name for name, write in writers if write is None]
+def _writer(writers: Sequence[tuple[str, _Write | None]]) -> Callable[[Any], _Arguments]:
+    names = [name for name, _ in writers]
     converted = [(name, write) for name, write in writers if write is not None]
+    # Of one name it gives no tuple.
+    read = attrgetter(*names) if len(names) > 1 else None
 
-    def write_value(value: Any) -> Message:
-        arguments = {name: getattr(value, name) for name in scalars}
+    def lay(value: Any) -> _Arguments:
+        if read is None:
+            arguments = {name: getattr(value, name) for name in names}
+        else:
+            arguments = dict(zip(names, read(value), strict=True))
         for name, write in converted:
-            arguments[name] = write(getattr(value, name))
-        return message_type(**arguments)
+            arguments[name] = write(arguments[name])
+        return arguments
 
-    return write_value
+    return lay
 
 
 def _reader(
@@ -290,7 +303,7 @@ def _repeated_field(
 ) -> tuple[_Write | None, _Read]:
     if _is_mapped(element):
         mapping = _nested(element, descriptor, where)
-        write, read = mapping.write, mapping.read
+        lay, read = mapping.lay, mapping.read
 
         def read_item(index: int, item: Message) -> Any:
             try:
@@ -308,7 +321,7 @@ def _repeated_field(
                     partial(read_item, index, item) for index, item in numbered
                 ) from None
 
-        return (lambda values: [write(value) for value in values]), read_messages
+        return (lambda values: [lay(value) for value in values]), read_messages
     if isinstance(element, type) and issubclass(element, Enum):
         return _repeated_enum_field(name, element, descriptor, where)
     _check_scalar(element, descriptor, where)
@@ -328,7 +341,7 @@ def _nested_field(
     name: str, hint: type[Any], descriptor: _Descriptor, where: str, *, optional: bool
 ) -> tuple[_Write, _Read]:
     mapping = _nested(hint, descriptor, where)
-    write, read = mapping.write, mapping.read
+    lay, read = mapping.lay, mapping.read
 
     def read_nested(message: Message) -> Any:
         if not message.HasField(name):
@@ -341,8 +354,8 @@ def _nested_field(
             raise refused.inside(name) from refused.__cause__
 
     if optional:
-        return (lambda value: None if value is None else write(value)), read_nested
-    return write, read_nested
+        return (lambda value: None if value is None else lay(value)), read_nested
+    return lay, read_nested
 
 
 def _enum_field(

@@ -6,9 +6,11 @@ objects on from slot to slot: to recognise them is enough, and what is not recog
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Generic, TypeVar
 
 ValueT = TypeVar("ValueT")
+ResultT = TypeVar("ResultT")
 
 
 class Same(Generic[ValueT]):
@@ -24,3 +26,29 @@ class Same(Generic[ValueT]):
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Same) and other.value is self.value
+
+
+class BySelf(Generic[ValueT, ResultT]):
+    """Results by the very frozen object that each is of, which stays alive as long as its result.
+
+    Where `lru_cache` calls Python twice to know a `Same` again, this looks at an address. The older
+    half of `most` results go when there are more.
+    """
+
+    def __init__(self, make: Callable[[ValueT], ResultT], most: int) -> None:
+        self._make = make
+        self._most = most
+        self._found: dict[int, tuple[ValueT, ResultT]] = {}
+
+    def of(self, value: ValueT) -> ResultT:
+        """The result of a value, made where it is not remembered."""
+        # Threads meet here: each step is one operation of the dict.
+        found = self._found.get(id(value))
+        if found is not None and found[0] is value:
+            return found[1]
+        made = self._make(value)
+        self._found[id(value)] = value, made
+        if len(self._found) > self._most:
+            for key in list(self._found)[: self._most // 2]:
+                self._found.pop(key, None)
+        return made

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from spotline.application.spec import Call, Context, Handler, derive_id
@@ -17,12 +16,6 @@ from spotline.domain.events.market import SlotOpened
 
 Answer = Callable[[Call], Sequence[Event]]
 """Performs a call: returns what is recorded as its answer."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Entry:
-    seq: int
-    output: Output
 
 
 class LocalHost:
@@ -58,7 +51,8 @@ class LocalHost:
         self._answers = answers or {}
         self._run = run
         self._record = record
-        self._queue: deque[_Entry] = deque()
+        # Outputs in the order of their `seq`.
+        self._queue: deque[tuple[int, Output]] = deque()
         self._seq = 0
         self._market_ns = 0
 
@@ -100,19 +94,19 @@ class LocalHost:
             source,
         )
         while self._queue:
-            entry = self._queue.popleft()
+            seq, output = self._queue.popleft()
             for turns in self._hosted:
-                if turns.consumes(entry.output.event):
-                    self._handle(turns, entry)
+                if turns.consumes(output.event):
+                    self._handle(turns, seq, output)
 
-    def _handle(self, turns: Turns[Any], entry: _Entry) -> None:
+    def _handle(self, turns: Turns[Any], seq: int, entry: Output) -> None:
         ctx = Context(
-            seq=entry.seq,
-            now_ns=self._market_ns + entry.seq,
-            event_id=entry.output.event_id,
-            correlation_id=entry.output.correlation_id,
+            seq=seq,
+            now_ns=self._market_ns + seq,
+            event_id=entry.event_id,
+            correlation_id=entry.correlation_id,
         )
-        turn = turns.take(entry.output.event, ctx)
+        turn = turns.take(entry.event, ctx)
         for output in turn.outputs:
             self._append(output, turns.service)
         for pending in turn.calls:
@@ -128,7 +122,7 @@ class LocalHost:
         self._seq += 1
         if isinstance(output.event, SlotOpened):
             self._market_ns = output.event.ts_event_ns
-        self._queue.append(_Entry(seq=self._seq, output=output))
+        self._queue.append((self._seq, output))
         if self._record is None:
             return
         envelope = output.envelope(source)

@@ -6,10 +6,11 @@ import gc
 
 # New objects before a look at those alone, such looks before one at all that are younger than the
 # last of these, and those before one at everything; Python's own are 700, 10 and 10. A slot of a
-# thousand jobs makes a million objects, nearly all of which go without a look, and some 50,000 stay:
-# a look at those of many slots takes as long as a slot, at those of two a tenth of that. Every other look
-# takes in those of the look before: with more of them between, it is as long as half a slot.
-_NEW_OBJECTS = 50_000
+# thousand jobs holds 60,000 objects at once while it is cleared, of which 5,000 stay; rings, which only
+# a look finds, are some 400 of them. So a look comes in one of thirty such slots, where 50,000 brought
+# one to each, in the midst of it and at all that it held. Every other look takes in those of the look
+# before: with more of them between, it is as long as half a slot.
+_NEW_OBJECTS = 200_000
 _LOOKS_AT_NEW = 0
 _LOOKS_AT_YOUNG = 300
 

@@ -1,5 +1,6 @@
 """A turn that fails changes nothing, and says what it left out."""
 
+from collections import Counter, OrderedDict, defaultdict
 from dataclasses import dataclass, field, replace
 
 import pytest
@@ -206,6 +207,33 @@ def test_a_copy_shares_what_cannot_change_and_nothing_else():
     assert copied.same is not inner
     copied.nested["a"][0].add(3)
     assert holder.nested["a"][0] == {1, 2}
+
+
+@dataclass(slots=True)
+class Sole:
+    counts: object
+
+
+def test_a_copy_is_of_the_same_kinds_and_knows_what_was_never_set():
+    unset = object.__new__(Holder)
+    unset.same = [1]
+    sole = Sole(Counter(a=2))
+    ordered = OrderedDict(b=[1], a=[2])
+    found = defaultdict(list, {"x": [3]})
+
+    copied = Copying().copied([unset, sole, ordered, found])
+
+    assert [type(value) for value in copied] == [Holder, Sole, OrderedDict, defaultdict]
+    assert copied[0].same == [1]
+    assert copied[0].same is not unset.same
+    assert not hasattr(copied[0], "nested")
+    assert copied[1].counts == Counter(a=2)
+    assert copied[1].counts is not sole.counts
+    assert list(copied[2].items()) == [("b", [1]), ("a", [2])]
+    copied[2].move_to_end("b")
+    assert list(ordered) == ["b", "a"]
+    assert copied[3]["y"] == []
+    assert "y" not in found
 
 
 def test_a_small_state_is_copied_once_in_so_many_events():

@@ -249,10 +249,15 @@ class _Slot:
             if short <= spot:
                 break
             spot |= short
+        kept: dict[str, int] = {}
+        for bidder in bidders:
+            home, held = bidder.task.offering_id, bidder.task.holding.on_demand
+            kept[home] = kept.get(home, 0) + held
         return Capacity(
             spot={offering_id: self._residual.spot(offering_id) for offering_id in sorted(spot)},
             on_demand={
-                offering_id: self._stock(offering_id, bidders) for offering_id in sorted(stock)
+                offering_id: self._stock(offering_id, kept.get(offering_id, 0))
+                for offering_id in sorted(stock)
             },
         )
 
@@ -268,17 +273,10 @@ class _Slot:
             if instances > self._residual.on_demand(offering_id)
         }
 
-    def _stock(self, offering_id: str, bidders: Sequence[Bidder]) -> int:
-        """On-demand for all; none to launch where more is held than is in stock."""
+    def _stock(self, offering_id: str, kept: int) -> int:
+        """On-demand for all; none to launch where more is held, `kept`, than is in stock."""
         left = self._residual.on_demand(offering_id)
-        return 0 if self._kept(offering_id, bidders) > left else left
-
-    def _kept(self, offering_id: str, bidders: Sequence[Bidder]) -> int:
-        return sum(
-            bidder.task.holding.on_demand
-            for bidder in bidders
-            if bidder.task.offering_id == offering_id
-        )
+        return 0 if kept > left else left
 
     def _worthwhile(self, bidder: Bidder, spot: Set[str], stock: Set[str]) -> list[int]:
         """The places that could be worth more than what the job is sure to have at home."""
@@ -394,8 +392,9 @@ class _Slot:
             asks += [(less, stock) for less in range(most - 1, -1, -1)]
         # What others take now is not counted on later.
         of = available.instances if available.known else 0
+        priced = self._nets_where_short(place)
         for netted in (False, True):
-            alike = [ask for ask in asks if self._nets(place, ask[0]) == netted]
+            alike = [ask for ask in asks if (priced and ask[0] < view.spot_available) == netted]
             if not alike:
                 continue
             ladder = climb(
@@ -414,11 +413,10 @@ class _Slot:
 
         Its table waits for spot as long as the law says that it comes; this has come, and goes to others.
         """
-        return (
-            self._request.nets_soft_deadlines
-            and spot < place.view.spot_available
-            and is_priced(place.view.outlook)
-        )
+        return spot < place.view.spot_available and self._nets_where_short(place)
+
+    def _nets_where_short(self, place: TaskPlace) -> bool:
+        return self._request.nets_soft_deadlines and is_priced(place.view.outlook)
 
     def _seat_on(self, place: TaskPlace, ladder: Ladder, at: int) -> Seat:
         spot, on_demand, _, cost, safe = ladder.rungs[at]
@@ -432,7 +430,7 @@ class _Slot:
                 from_stock=self._from_stock(place, on_demand),
                 safe=bool(safe),
             ),
-            partial(rung_answer, place, ladder, at),
+            partial(rung_answer, place.task, place.asked, ladder, at),
         )
 
     @staticmethod

@@ -35,6 +35,7 @@ MEASURED = (
     TrainingRestarted,
 )
 """The events that are measured by, beside slots and the lives of jobs."""
+_TAKEN = frozenset({*MEASURED, SlotOpened, JobSubmitted, JobClosed})
 
 # How much longer than the latest slot a moment of the market's clock can lie ahead of its opening.
 _SLOTS_AHEAD = 2
@@ -86,6 +87,8 @@ class Measuring:
 
     def fold(self, event: Event) -> Followed | None:
         """Apply an event; return the job that is believed otherwise than before, if one is."""
+        if type(event) not in _TAKEN:
+            return None
         match event:
             case SlotOpened() if event.slot > self.slot:
                 self._open(event)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from spotline.application.allocation.messages import JobTask
 from spotline.application.allocation.tasks import AskedPolicy, answer_of
 from spotline.domain.crowd.bids import Capacity, Option, takes_of
+from spotline.domain.jobs.lot import holding
 from spotline.domain.jobs.program import Holding
 from spotline.domain.market.offering import Quote
 from spotline.domain.policies.answer import JobAnswer, Move, Yielded
@@ -24,7 +25,9 @@ from spotline.domain.units import cost_micro_usd
 class Seat:
     """What a job would hold of an offering with so much left to it, and what that is worth.
 
-    `answer` says it in full: only that of the seat which a job gets is ever asked for.
+    `answer` says it in full: only that of the seat which a job gets is ever asked for. It knows
+    nothing of the place that keeps the seat: a ring of the two would wait for a look for garbage,
+    and a slot makes tens of thousands of objects that hang on seats.
     """
 
     option: Option
@@ -47,11 +50,10 @@ class TaskPlace:
     margin_micro_usd: float = 0.0
     seats: dict[tuple[int, int], Seat] = field(default_factory=dict)
     rungs: dict[tuple[int, int], tuple[Ladder, int]] = field(default_factory=dict)
+    offering_id: str = field(init=False)
 
-    @property
-    def offering_id(self) -> str:
-        """Where it is."""
-        return self.task.offering_id
+    def __post_init__(self) -> None:
+        self.offering_id = self.task.offering_id
 
     @property
     def looks_ahead(self) -> bool:
@@ -81,15 +83,15 @@ def pays_to_go(bidder: Bidder, place: TaskPlace, seat: Seat) -> bool:
     return seat.option.spot > 0 or (seat.option.on_demand > 0 and cheaper)
 
 
-def rung_answer(place: TaskPlace, ladder: Ladder, at: int) -> JobAnswer:
+def rung_answer(task: JobTask, asked: AskedPolicy, ladder: Ladder, at: int) -> JobAnswer:
     """What a job is answered that gets a rung."""
     rung = ladder.rungs[at]
     decision = SlotDecision(
-        holding=Holding(spot=rung[SPOT], on_demand=rung[ON_DEMAND]),
+        holding=holding(rung[SPOT], rung[ON_DEMAND]),
         memory=ladder.memory_of(at),
         reason=ladder.reason(at),
     )
-    return answer_of(place.task, place.asked, decision)
+    return answer_of(task, asked, decision)
 
 
 def life_worth(view: PolicyView, held: Holding) -> float:

@@ -11,7 +11,7 @@ from spotline.application.allocation.messages import AllocateRequest, Alternativ
 from spotline.application.allocation.value_tables import outlook_of
 from spotline.domain.events.forecast import ForecastIssued
 from spotline.domain.jobs.job import Job, Throughput
-from spotline.domain.jobs.lot import Lot, holding_of
+from spotline.domain.jobs.lot import Lot, holding_of, lot_of
 from spotline.domain.jobs.program import Holding, JobProgram, compile_program
 from spotline.domain.jobs.progress import JobProgress
 from spotline.domain.market.forecast import OfferingForecast
@@ -34,7 +34,7 @@ from spotline.domain.policies.interface import (
 )
 from spotline.domain.policies.prediction import window_forecast
 from spotline.domain.policies.registry import FALLBACK_POLICY_ID, policy_named
-from spotline.domain.remembered import Same
+from spotline.domain.remembered import BySelf, Same
 from spotline.domain.units import PPM, cost_micro_usd
 
 # A job moves for more than this share of what a slot of its largest count costs on demand: below
@@ -175,11 +175,7 @@ def answer_of(task: JobTask, asked: AskedPolicy, decision: SlotDecision) -> JobA
     reason = asked.reason
     if decision.reason is not DecisionReason.POLICY:
         reason = decision.reason
-    lot = Lot(
-        offering_id=task.offering_id,
-        spot=decision.holding.spot,
-        on_demand=decision.holding.on_demand,
-    )
+    lot = lot_of(task.offering_id, decision.holding.spot, decision.holding.on_demand)
     return JobAnswer(
         job_id=task.job.job_id,
         policy_id=asked.policy.policy_id,
@@ -272,7 +268,7 @@ def forecast_of(
     taken = 0
     if left is not None and available.known:
         taken = max(0, available.instances - left)
-    return _windows_of(Same(issued)).of(quote, taken)
+    return _windows.of(issued).of(quote, taken)
 
 
 class _Windows:
@@ -301,9 +297,7 @@ class _Windows:
 
 
 # As many as are looked at in turn: those of the slots that jobs are rehearsed on.
-@lru_cache(maxsize=256)
-def _windows_of(issued: Same[ForecastIssued]) -> _Windows:
-    return _Windows(issued.value)
+_windows = BySelf(_Windows, 256)
 
 
 def at_rates(job: Job, throughputs: tuple[Throughput, ...]) -> Job:
@@ -336,8 +330,14 @@ def program_of(
     ValueError
         The job states no throughput for the offering.
     """
-    grid = _Grid(offering_id, instance_type, slot_s, first_slot_start_ns, notice_lead_s)
-    return _program_of(Same(job), grid)
+    last = _last_programs.of(job)
+    asked = offering_id, instance_type, slot_s, first_slot_start_ns, notice_lead_s
+    found = last.found
+    if found is not None and found[0] == asked:
+        return found[1]
+    program = _program_of(Same(job), _Grid(*asked))
+    last.found = _Grid(*asked), program
+    return program
 
 
 class _Grid(NamedTuple):
@@ -346,6 +346,18 @@ class _Grid(NamedTuple):
     slot_s: int
     first_slot_start_ns: int
     notice_lead_s: int | None
+
+
+class _LastProgram:
+    """The program of a job that was asked for last: nearly always that of its home."""
+
+    __slots__ = ("found",)
+
+    def __init__(self, job: Job) -> None:
+        self.found: tuple[_Grid, JobProgram] | None = None
+
+
+_last_programs = BySelf(_LastProgram, 16_384)
 
 
 # Jobs that came over the wire are others every time, and so are those with another budget.

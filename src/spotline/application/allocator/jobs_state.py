@@ -14,6 +14,7 @@ from spotline.application.market_view import MarketFold, MarketStatus, MarketVie
 from spotline.application.operations.fold import OperationsState
 from spotline.application.operations.spending import SpendingState
 from spotline.application.outlook.following import Following
+from spotline.domain.changed import changed
 from spotline.domain.events.allocation import AllocationDecided, ShadowPricesUpdated
 from spotline.domain.events.event import Event
 from spotline.domain.events.forecast import ForecastIssued
@@ -192,7 +193,7 @@ def _after(status: JobStatus, event: Event, market: MarketFold) -> JobStatus:
                 last_slot=event.slot,
             )
         case AllocationDecided():
-            return replace(
+            return changed(
                 status,
                 offering_id=event.lots[0].offering_id if event.lots else status.offering_id,
                 lots=event.lots,
@@ -203,9 +204,13 @@ def _after(status: JobStatus, event: Event, market: MarketFold) -> JobStatus:
         case JobAdvanced():
             # Only the selector says that a job is over: done work alone is not the end of each.
             awaits = status.job.awaits_exit and event.progress_ppm >= PPM
-            return replace(
+            state = JobState.FINISHING if awaits else JobState.RUNNING
+            said = state, event.progress_ppm, event.cost_micro_usd
+            if said == (status.state, status.progress_ppm, status.cost_micro_usd):
+                return status
+            return changed(
                 status,
-                state=JobState.FINISHING if awaits else JobState.RUNNING,
+                state=state,
                 progress_ppm=event.progress_ppm,
                 cost_micro_usd=event.cost_micro_usd,
             )
@@ -239,10 +244,10 @@ def _after(status: JobStatus, event: Event, market: MarketFold) -> JobStatus:
 
 def _changed(status: JobStatus, job: Job, market: MarketFold) -> JobStatus:
     """A job as its owner has changed it; what is believed of it otherwise stays."""
-    changed = replace(status.job, **changeable(job))
+    after = replace(status.job, **changeable(job))
     deadline_slot = status.deadline_slot
     if status.state is not JobState.PENDING and market.opened is not None:
         opened = market.opened
         ahead_ns = job.deadline.at_ns - opened.ts_event_ns
         deadline_slot = opened.slot + ahead_ns // (market.slot_s * NS_PER_S) - 1
-    return replace(status, job=changed, deadline_slot=deadline_slot)
+    return replace(status, job=after, deadline_slot=deadline_slot)

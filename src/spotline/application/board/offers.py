@@ -60,6 +60,14 @@ class JobOffers:
         return len(self.rows) // OFFER_WIDTH
 
 
+_TAKEN = frozenset(
+    {
+        *(MarketOpened, SlotOpened, JobSubmitted, JobAdmitted, AllocationDecided),
+        *(LaunchRefused, CapacityReported, JobClosed),
+    }
+)
+
+
 @dataclass(slots=True, kw_only=True)
 class OfferBook:
     """The offers of all jobs that were admitted, by id; `fold` alone changes it.
@@ -81,6 +89,8 @@ class OfferBook:
 
     def fold(self, event: Event) -> None:
         """Apply an event; those that say nothing of offers change nothing."""
+        if type(event) not in _TAKEN:
+            return
         match event:
             case MarketOpened():
                 self.offerings = {offering.offering_id: offering for offering in event.offerings}

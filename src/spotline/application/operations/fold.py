@@ -30,6 +30,7 @@ OPERATIONS_EVENTS = (
     AccountModeSet,
 )
 """All that the fold takes."""
+_TAKEN = frozenset(OPERATIONS_EVENTS)
 
 ParkedKey = tuple[str, str]
 """The service that parked an event, and the event's id."""
@@ -52,6 +53,8 @@ class OperationsState:
 
     def fold(self, event: Event) -> None:
         """Apply an event; nothing else changes it."""
+        if type(event) not in _TAKEN:
+            return
         match event:
             case EntryParked():
                 self.parked.setdefault((event.service, event.event_id), event)

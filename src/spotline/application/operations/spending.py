@@ -22,14 +22,16 @@ from spotline.domain.limits.judgement import FORWARD
 from spotline.domain.limits.raised import LimitAt
 from spotline.domain.limits.spend_book import SpendBook, by_capacity_type
 from spotline.domain.limits.spending import NO_LIMIT, SPANS_S, SpendLimit
-from spotline.domain.market.offering import CapacityType
+from spotline.domain.market.offering import CapacityType, Quote
 from spotline.domain.market.slot_quote import SlotQuote
+from spotline.domain.remembered import BySelf
 
 SPENDING_EVENTS = (
     *(SlotOpened, CostAccrued, JobAdvanced, CapacityReported),
     *(LimitReached, LimitSet, JobUpdated, JobClosed),
 )
 """All that the fold takes."""
+_TAKEN = frozenset(SPENDING_EVENTS)
 
 # Bills of short slots are kept together: a month of slots of a second would be millions of them.
 _BUCKET_S = 300
@@ -53,6 +55,8 @@ class SpendingState:
 
     def fold(self, event: Event) -> None:
         """Apply an event; nothing else changes it."""
+        if type(event) not in _TAKEN:
+            return
         match event:
             case SlotOpened():
                 last = self.quotes.get(self.slot)
@@ -94,7 +98,7 @@ class SpendingState:
         return self.spend.unsettled_since(self._bucket(first)) if self.slot_s else {}
 
     def _reckon(self, event: JobAdvanced) -> None:
-        quotes = {sq.quote.offering_id: sq.quote for sq in self.quotes.get(event.slot, ())}
+        quotes = _quotes.of(self.quotes.get(event.slot, ()))
         for kind, cost in by_capacity_type(event.slot_cost_micro_usd, event.lots, quotes):
             self.spend.reckon(self._bucket(event.slot), (event.tenant, kind), cost)
 
@@ -103,6 +107,14 @@ class SpendingState:
 
     def _bucket(self, slot: int) -> int:
         return slot // max(1, _BUCKET_S // self.slot_s)
+
+
+def _by_offering(quotes: tuple[SlotQuote, ...]) -> Mapping[str, Quote]:
+    return {quoted.quote.offering_id: quoted.quote for quoted in quotes}
+
+
+# All jobs of a slot are reckoned at the same quotes.
+_quotes = BySelf(_by_offering, 4)
 
 
 def limits_in_force(

@@ -19,7 +19,7 @@ from spotline.application.selector.probing import probe_odds
 from spotline.application.selector.rescuing import RescueRoom
 from spotline.application.selector.state import SelectorState
 from spotline.application.selector.tenant_savings import tenant_weights
-from spotline.domain.jobs.lot import Lot
+from spotline.domain.jobs.lot import Lot, lot_of
 from spotline.domain.market.named_law import NamedLaw
 from spotline.domain.policies.answer import DecisionReason, JobAnswer
 from spotline.domain.policies.interface import START
@@ -105,11 +105,7 @@ def _task_here(
         first_slot_start_ns=run.first_slot_start_ns,
         elapsed_slots=run.elapsed_slots(state.slot),
         progress_quanta=now.progress_quanta,
-        holding=Lot(
-            offering_id=run.offering_id,
-            spot=now.holding.spot,
-            on_demand=now.holding.on_demand,
-        ),
+        holding=lot_of(run.offering_id, now.holding.spot, now.holding.on_demand),
         interrupted=bool(state.offset_s and run.lost),
         pending_overhead_s=now.pending_overhead_s,
         spent_micro_usd=run.spent_micro_usd + run.transfer_cost_micro_usd + run.probed_micro_usd,

@@ -315,11 +315,15 @@ class SelectHandler:
         self, state: SelectorState, running: Sequence[JobRun], learner: Learner, ctx: Context
     ) -> Iterator[Event]:
         """Admit the jobs that arrive, beside those `running`; rehearsals move `learner`."""
+        arrivals = _arrivals(state)
+        if not arrivals:
+            # Most slots: what jobs leave each other is looked for by those that arrive alone.
+            return
         options = self._held_to(state)
         room = MOST_TABLES - sum(len(run.tables) for run in running)
         taken = loads_of(state, running, options)
         room_to_rescue = RescueRoom.of(state, running, options)
-        for run in _arrivals(state):
+        for run in arrivals:
             if run.job.deadline.expires_ns <= state.current.ts_event_ns:
                 yield never_started(run, state.slot)
                 continue

@@ -85,7 +85,7 @@ def note_capacity(state: SelectorState, event: CapacityReported) -> None:
             run.copied_in_vain = False
         if run.phase is RunPhase.RUNNING:
             # What was granted was held until instances were lost inside the slot.
-            granted = replace(held, spot=held.spot + run.lost)
+            granted = replace(held, spot=held.spot + run.lost) if run.lost else held
             # A swap that was refused keeps as many of the other kind.
             exact = state.beliefs is not None and not run.lost
             if granted.instances == run.target.instances and not exact:

@@ -12,7 +12,7 @@ from spotline.domain.events.lifecycle import JobExited, JobOutcome, JobProgressR
 from spotline.domain.events.limits import LimitAction, LimitReached
 from spotline.domain.events.training import CheckpointCommitted, TrainingRestarted
 from spotline.domain.jobs.job import Job
-from spotline.domain.jobs.lot import Lot, holding_of
+from spotline.domain.jobs.lot import Lot, holding_of, lot_of
 from spotline.domain.jobs.program import IDLE, Holding, JobProgram
 from spotline.domain.jobs.progress import JobProgress, advance
 from spotline.domain.jobs.run import ProgressSource
@@ -203,8 +203,9 @@ class JobRun:
 
     def held_at(self, offering_id: str) -> Holding:
         """What the cloud last reported to be held of an offering."""
-        lots = [lot for lot in self.held_lots if lot.offering_id == offering_id]
-        return holding_of(lots)
+        if not self.held_lots:
+            return IDLE
+        return holding_of([lot for lot in self.held_lots if lot.offering_id == offering_id])
 
     def forget_offers(self) -> None:
         """Let go of what only feedback needed: it has come, or none will."""
@@ -492,7 +493,7 @@ class JobRun:
         """A holding as lots on the job's offering; none when idle."""
         if not holding.instances:
             return ()
-        return (Lot(offering_id=self.offering_id, spot=holding.spot, on_demand=holding.on_demand),)
+        return (lot_of(self.offering_id, holding.spot, holding.on_demand),)
 
     @property
     def progress_ppm(self) -> int:

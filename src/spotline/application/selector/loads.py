@@ -18,8 +18,8 @@ def loads_of(
 
     With shadow prices that is what each needs in the mean until its deadline: the load of a fluid,
     which fills an offering as far as jobs can take turns on it. Without, and where on-demand is counted
-    and may not be enough to save them all, it is all that each may take. With `spreads_homes` it is
-    the one as often as the other (ADR 0085).
+    and may not be enough to save them all, it is all that each may take. With `spreads_homes` both
+    are told (ADR 0085).
     """
     if not options.competing:
         return {}

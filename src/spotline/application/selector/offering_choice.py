@@ -22,7 +22,7 @@ MOST_ALTERNATIVES = 3
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Instances that others take of an offering: half the time those of the mean, half the most."""
+    """Instances that others take of an offering, in the mean and at most."""
 
     mean: int = 0
     most: int = 0
@@ -155,6 +155,7 @@ def _ranks(
     Reservations that are too small or end too early are left out.
     """
     recent = _recent_of(tuple(Same(slot) for slot in (*past[-RECENT_SLOTS:], opened)))
+    filled = recent.filled(taken)
     # Offerings of one type and notice run a job alike.
     programs: dict[tuple[Same[Throughput], int | None], JobProgram] = {}
     ranks: list[tuple[bool, float, str]] = []
@@ -167,7 +168,9 @@ def _ranks(
         if throughput is None:
             continue
         wanted = job.max_instances
-        carried = recent.share_beside(quote.offering_id, taken.get(quote.offering_id), wanted)
+        carried = recent.share_beside(
+            quote.offering_id, taken.get(quote.offering_id), wanted, filled
+        )
         price = (
             carried * quote.spot_price_micro_usd + (1.0 - carried) * quote.on_demand_price_micro_usd
         )
@@ -204,15 +207,30 @@ class RecentSpot:
             for slot_quote in slot.quotes:
                 seen = self._counts.setdefault(slot_quote.quote.offering_id, [])
                 seen.append(slot_quote.quote.spot_available)
+        self._slots = max(map(len, self._counts.values()), default=0)
+        self._there = sum(
+            count.instances for seen in self._counts.values() for count in seen if count.known
+        )
 
-    def share_beside(self, offering_id: str, load: Load | None, wanted: int) -> float:
-        """Share of `wanted` instances beside what others take, in the mean of a load's two halves."""
+    def filled(self, taken: Mapping[str, Load]) -> float:
+        """Share of all spot that those who take it need in the mean; at most 1."""
+        needed = self._slots * sum(load.mean for load in taken.values())
+        return min(1.0, needed / self._there) if self._there else 1.0
+
+    def share_beside(
+        self, offering_id: str, load: Load | None, wanted: int, filled: float
+    ) -> float:
+        """Share of `wanted` instances beside what others take.
+
+        Others take turns as far as they must: where all spot is needed, what counts is the mean;
+        where hardly any is, each takes the most that it may.
+        """
         if load is None:
             return self.share(offering_id, 0, wanted)
         if load.mean == load.most:
             return self.share(offering_id, load.most, wanted)
-        halves = [self.share(offering_id, taken, wanted) for taken in (load.mean, load.most)]
-        return sum(halves) / len(halves)
+        turns = self.share(offering_id, load.mean, wanted)
+        return turns - (1.0 - filled) * (turns - self.share(offering_id, load.most, wanted))
 
     def share(self, offering_id: str, taken: int, wanted: int) -> float:
         """Share of `wanted` instances beside those `taken` by others; 1/2 where unknown."""

@@ -64,8 +64,8 @@ class SelectorOptions:
     shadow price, where others take of the spot there is: what it waits for may go to them, slot after
     slot (ADR 0082).
 
-    With `spreads_homes` shadow prices count what running jobs take of a place as what they need in the mean half
-    the time, and as all that they may take the other half, where a job is to live (ADR 0085).
+    With `spreads_homes` what running jobs take of a place, where another is to live, lies between what they need in
+    the mean and all that they may take: the nearer to that, the more spot nobody needs (ADR 0085).
 
     With `brief_search` CP-SAT has a tenth of the work to find a better clearing (ADR 0082).
 

@@ -163,14 +163,12 @@ class SelectorState:
             and not run.is_finishing
             and not run.is_at_limit
         ]
-        served.sort(
-            key=lambda run: (
-                not (self.rescue_room and is_at_stake(run.compiled, run.slack_slots(self.slot))),
-                run.slack_slots(self.slot),
-                run.job.job_id,
-            )
-        )
-        return [run.job.job_id for run in served]
+        keyed = []
+        for run in served:
+            slack, job_id = run.slack_slots(self.slot), run.job.job_id
+            at_stake = self.rescue_room and is_at_stake(run.compiled, slack)
+            keyed.append((not at_stake, slack, job_id))
+        return [job_id for _, _, job_id in sorted(keyed)]
 
     def served_again(self) -> list[str]:
         """Jobs that do not hold what they should, and are served, in their order."""
@@ -216,12 +214,7 @@ class SelectorState:
         """What each job could have had beside all others, as bids were cleared: no order counts."""
         taken: dict[str, tuple[int, int]] = {}
         for run in self.running():
-            before = residual.spot(run.offering_id), residual.on_demand(run.offering_id)
-            residual.take_what_is_left(run.lots(run.target))
-            taken[run.job.job_id] = (
-                before[0] - residual.spot(run.offering_id),
-                before[1] - residual.on_demand(run.offering_id),
-            )
+            taken[run.job.job_id] = residual.take_at(run.offering_id, run.target)
 
         def beside(job_id: str) -> tuple[int, int]:
             offering_id = self.runs[job_id].offering_id

@@ -171,7 +171,7 @@ def _part(
         best: dict[tuple[int, ...], int] = {}
         for at, taken in zip(allowed[job], takes[job], strict=True):
             # Of options that take as much, the best is enough.
-            key = tuple(taken.get(resource, 0) for resource in shared)
+            key = tuple([taken.get(resource, 0) for resource in shared])
             if key not in best or (
                 bids[job].options[at].value_micro_usd > bids[job].options[best[key]].value_micro_usd
             ):

@@ -107,18 +107,20 @@ def _linear(part: SlotPart) -> tuple[npt.NDArray[np.float64], IntArray]:
     objective = solver.Objective()
     objective.SetMaximization()
     shares = []
+    # Plain lists: to take numbers out of arrays one by one takes longer than the simplex.
+    values, takes = part.values.tolist(), part.takes.tolist()
     for job in range(len(part.jobs)):
         one = solver.Constraint(1.0, 1.0)
         rows = part.rows(job)
         # Only differences count, and small numbers are exact for longer.
-        base = int(part.values[rows.start : rows.stop].min())
+        base = min(values[rows.start : rows.stop])
         for row in rows:
             share = solver.NumVar(0.0, 1.0, "")
             one.SetCoefficient(share, 1.0)
-            objective.SetCoefficient(share, (int(part.values[row]) - base) * scale)
-            for at, amount in enumerate(part.takes[row].tolist()):
+            objective.SetCoefficient(share, (values[row] - base) * scale)
+            for limit, amount in zip(limits, takes[row], strict=True):
                 if amount:
-                    limits[at].SetCoefficient(share, float(amount))
+                    limit.SetCoefficient(share, float(amount))
             shares.append(share)
     if solver.Solve() != pywraplp.Solver.OPTIMAL:
         return np.zeros(len(shares)), np.zeros(len(limits), dtype=np.int64)

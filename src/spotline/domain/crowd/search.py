@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from spotline.domain.crowd.exchanges import MOST_EXCHANGES, improve
+from spotline.domain.crowd.one_resource import best_by_counts
 from spotline.domain.crowd.program import IntArray, SlotPart
 from spotline.domain.crowd.relaxation import Relaxed, relax
 
@@ -42,6 +43,7 @@ def load_solvers() -> None:
 
     nothing = np.zeros((1, 1), dtype=np.int64)
     improve(nothing, nothing[0], nothing[0], nothing[0], nothing[0].copy(), 1)
+    best_by_counts(nothing[0], nothing[0], np.array((0, 1), dtype=np.int64), 0)
 
 
 def clear_part(part: SlotPart, served: Sequence[int], *, work: float = MOST_WORK) -> PartCleared:
@@ -72,27 +74,9 @@ def clear_part(part: SlotPart, served: Sequence[int], *, work: float = MOST_WORK
 
 def _by_counts(part: SlotPart) -> tuple[int, ...]:
     """The optimum over one resource, by dynamic programming over how much of it is taken."""
-    limit = int(part.limits[0])
-    best = np.zeros(limit + 1, dtype=np.int64)
-    picked = np.zeros((len(part.jobs), limit + 1), dtype=np.int64)
-    lowest = np.iinfo(np.int64).min // 2
-    for job in range(len(part.jobs)):
-        after = np.full(limit + 1, lowest, dtype=np.int64)
-        for row in part.rows(job):
-            taken = int(part.takes[row, 0])
-            if taken > limit:
-                continue
-            with_it = best[: limit + 1 - taken] + part.values[row]
-            better = with_it > after[taken:]
-            after[taken:][better] = with_it[better]
-            picked[job, taken:][better] = row
-        best = after
-    rows = [0] * len(part.jobs)
-    left = limit
-    for job in range(len(part.jobs) - 1, -1, -1):
-        rows[job] = int(picked[job, left])
-        left -= int(part.takes[rows[job], 0])
-    return tuple(rows)
+    takes = np.ascontiguousarray(part.takes[:, 0])
+    rows = best_by_counts(takes, part.values, part.starts, int(part.limits[0]))
+    return tuple(rows.tolist())
 
 
 # --- by exchanges -----------------------------------------------------------------------------
@@ -163,24 +147,24 @@ def _solve(
     from ortools.sat.python import cp_model
 
     model = cp_model.CpModel()
-    owner = _owner(part)
-    picks = {int(row): model.new_bool_var("") for row in kept}
+    # Plain lists: numbers are taken out of them one by one.
+    owner, values, takes = _owner(part).tolist(), part.values.tolist(), part.takes.tolist()
+    picks = {row: model.new_bool_var("") for row in kept.tolist()}
     of_job: dict[int, list[int]] = {}
     for row in picks:
-        of_job.setdefault(int(owner[row]), []).append(row)
+        of_job.setdefault(owner[row], []).append(row)
     for rows in of_job.values():
         model.add_exactly_one(picks[row] for row in rows)
     for at, limit in enumerate(part.limits.tolist()):
-        taken = [(row, int(part.takes[row, at])) for row in picks if part.takes[row, at]]
+        taken = [(row, takes[row][at]) for row in picks if takes[row][at]]
         if taken:
             model.add(sum(amount * picks[row] for row, amount in taken) <= limit)
+    hinted = set(best)
     for row, pick in picks.items():
-        model.add_hint(pick, int(row in best))
+        model.add_hint(pick, int(row in hinted))
     # Differences only: the sum of whole lives may be larger than the solver counts in.
-    base = {job: min(int(part.values[row]) for row in rows) for job, rows in of_job.items()}
-    total = sum(
-        (int(part.values[row]) - base[int(owner[row])]) * pick for row, pick in picks.items()
-    )
+    base = {job: min(values[row] for row in rows) for job, rows in of_job.items()}
+    total = sum((values[row] - base[owner[row]]) * pick for row, pick in picks.items())
     least = sum(base.values())
     model.add(total >= part.worth(best) - least)
     model.maximize(total)

@@ -52,6 +52,8 @@ def yielded_to(claims: Sequence[Claim], *, weighted: bool = False) -> Mapping[st
     losses: dict[tuple[str, int], list[tuple[int, str]]] = {}
     found: dict[str, Yielded] = {}
     for claim in claims:
+        if len(claim.options) == 1:
+            continue
         wanted, got = claim.wanted, claim.got
         short = wanted.spot - (got.spot if got.offering_id == wanted.offering_id else 0)
         lost = wanted.value_micro_usd - got.value_micro_usd

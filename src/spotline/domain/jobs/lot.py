@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from spotline.domain.canonical import canonical_as
 from spotline.domain.jobs.program import Holding
@@ -38,5 +39,18 @@ class JobHolding:
 def holding_of(lots: Sequence[Lot]) -> Holding:
     """What lots of one offering come to."""
     if len(lots) == 1:
-        return Holding(spot=lots[0].spot, on_demand=lots[0].on_demand)
-    return Holding(spot=sum(lot.spot for lot in lots), on_demand=sum(lot.on_demand for lot in lots))
+        return holding(lots[0].spot, lots[0].on_demand)
+    return holding(sum(lot.spot for lot in lots), sum(lot.on_demand for lot in lots))
+
+
+# Few counts make up all that jobs hold, and a slot asks for thousands of lots and holdings.
+@lru_cache(maxsize=16_384)
+def lot_of(offering_id: str, spot: int, on_demand: int) -> Lot:
+    """So many instances of an offering; the same object for the same counts."""
+    return Lot(offering_id=offering_id, spot=spot, on_demand=on_demand)
+
+
+@lru_cache(maxsize=4096)
+def holding(spot: int, on_demand: int) -> Holding:
+    """So many instances of one offering; the same object for the same counts."""
+    return Holding(spot=spot, on_demand=on_demand)

@@ -104,6 +104,13 @@ def lots_cost_micro_usd(
 
     `steps` are (offset_s, lots held from then on), ascending.
     """
+    if len(steps) == 1 and not steps[0][0] and len(steps[0][1]) <= 1:
+        # Nearly all jobs hold one lot from the slot's first moment to its last.
+        return sum(
+            cost_micro_usd(prices[lot.offering_id].spot_micro_usd, lot.spot, slot_s)
+            + cost_micro_usd(prices[lot.offering_id].on_demand_micro_usd, lot.on_demand, slot_s)
+            for lot in steps[0][1]
+        )
     total = 0
     offering_ids = sorted({lot.offering_id for _, lots in steps for lot in lots})
     for offering_id in offering_ids:

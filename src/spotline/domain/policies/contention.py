@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from spotline.domain.jobs.lot import Lot
+from spotline.domain.jobs.lot import Lot, holding
+from spotline.domain.jobs.program import Holding
 from spotline.domain.market.offering import Count
 from spotline.domain.market.slot_quote import SlotQuote
 from spotline.domain.policies.prediction import UNCOUNTED
@@ -69,9 +70,15 @@ class ResidualCapacity:
     def take_what_is_left(self, lots: Iterable[Lot]) -> None:
         """Serve a job that may hold more than is left by now."""
         for lot in lots:
-            spot = min(lot.spot, self._spot[lot.offering_id])
-            on_demand = min(lot.on_demand, self._on_demand[lot.offering_id])
-            self.take([Lot(offering_id=lot.offering_id, spot=spot, on_demand=on_demand)])
+            self.take_at(lot.offering_id, holding(lot.spot, lot.on_demand))
+
+    def take_at(self, offering_id: str, wanted: Holding) -> tuple[int, int]:
+        """Take of an offering what is wanted and left; return it, spot and on-demand."""
+        spot = min(wanted.spot, self._spot[offering_id])
+        on_demand = min(wanted.on_demand, self._on_demand[offering_id])
+        self._spot[offering_id] -= spot
+        self._on_demand[offering_id] -= on_demand
+        return spot, on_demand
 
 
 def _known(count: Count) -> int:

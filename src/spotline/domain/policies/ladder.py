@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -287,7 +288,7 @@ def climb(
         counts = (ahead.spot_price[:window], ahead.spot_available[:window])
         predicted = np.array(counts, dtype=np.int64).reshape((2, 1, window))
     rungs, found, memories = _climb(
-        np.array(params, dtype=np.int64),
+        _player(params),
         (layout.row, layout.by_count, layout.values, line_of(program)),
         view_row(
             view,
@@ -302,6 +303,12 @@ def climb(
     )
     laid_out = rungs.tolist()
     return Ladder(laid_out, _own_worths(view, laid_out, found.tolist()), memories, policy, memory)
+
+
+# The policies of a pool are few, and are asked thousands of times in a slot.
+@lru_cache(maxsize=1024)
+def _player(params: Params) -> IntArray:
+    return np.array(params, dtype=np.int64)
 
 
 def _own_worths(view: PolicyView, rungs: list[list[int]], worths: list[float]) -> list[float]:

@@ -266,7 +266,7 @@ def _planned(terms: TableTerms) -> _Plan:
     sets = held_sets(terms, most_entries // (per_set * 2 * LEAST_CELLS))
     cells = min(most_cells, max(LEAST_CELLS, most_entries // (per_set * len(sets.holdings))))
     cell = _cell_quanta(program, cells)
-    nearest = nearest_sets(sets.spot, sets.on_demand, program.max_instances)
+    nearest = _nearest_sets(sets.spot.tobytes(), sets.on_demand.tobytes(), program.max_instances)
     return _Plan(
         sets=sets,
         pending=pending,
@@ -363,6 +363,14 @@ def _thinned(counts: list[int], most: int) -> list[int]:
         return counts
     at = np.linspace(0, len(counts) - 1, most).round().astype(int)
     return [counts[index] for index in sorted(set(at.tolist()))]
+
+
+# Jobs of a kind tell the same sets apart, whatever else their tables are made of.
+@lru_cache(maxsize=256)
+def _nearest_sets(spot: bytes, on_demand: bytes, most: int) -> IntArray:
+    return nearest_sets(
+        np.frombuffer(spot, dtype=np.int64), np.frombuffer(on_demand, dtype=np.int64), most
+    )
 
 
 def nearest_sets(spot: IntArray, on_demand: IntArray, most: int) -> IntArray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import replace
 from functools import cache
 from unittest.mock import patch
@@ -163,6 +164,21 @@ def test_rungs_of_a_ladder_are_what_the_policy_answers_one_by_one(request: Alloc
         assert allocate(request) == answer
 
 
+def test_a_cleared_slot_leaves_no_rings() -> None:
+    # Tens of thousands of objects hang on seats: a look for garbage would stop each slot.
+    request = request_of_two(spot=6, priced=True, nets=True)
+    allocate(request)
+    gc.collect()
+    gc.disable()
+    try:
+        allocate(request)
+        left = gc.collect()
+    finally:
+        gc.enable()
+
+    assert left == 0
+
+
 def falls(request: AllocateRequest) -> list[tuple[Option, bool]]:
     """Bids for less spot than is held, and whether one that was interrupted would keep its deadline."""
     quotes = {quoted.quote.offering_id: quoted.quote for quoted in request.quotes}
@@ -244,8 +260,8 @@ def patient(name: str, *, priced: bool) -> JobTask:
     )
 
 
-def held_of_two(*, spot: int, priced: bool, nets: bool) -> set[Holding]:
-    request = AllocateRequest(
+def request_of_two(*, spot: int, priced: bool, nets: bool) -> AllocateRequest:
+    return AllocateRequest(
         slot=0,
         revision=0,
         offset_s=0,
@@ -258,6 +274,10 @@ def held_of_two(*, spot: int, priced: bool, nets: bool) -> set[Holding]:
         clearing=True,
         nets_soft_deadlines=nets,
     )
+
+
+def held_of_two(*, spot: int, priced: bool, nets: bool) -> set[Holding]:
+    request = request_of_two(spot=spot, priced=priced, nets=nets)
     return {holding_of(answer.lots) for answer in allocate(request).answers}
 
 

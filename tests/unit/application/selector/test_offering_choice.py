@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -40,18 +41,30 @@ def test_a_place_that_others_may_fill_is_left_to_them_for_one_that_is_free() -> 
     assert home_beside(world, {best: Load(mean=0, most=spot)}) != best
 
 
-@given(load=LOADS, wanted=st.integers(1, 16))
-def test_a_load_lies_between_its_mean_and_its_most(load: Load, wanted: int) -> None:
+@given(load=LOADS, wanted=st.integers(1, 16), filled=st.floats(0, 1))
+def test_a_load_lies_between_its_mean_and_its_most(load: Load, wanted: int, filled: float) -> None:
     world = arrived()
     recent = RecentSpot([world.state.current])
     name = world.run_of().offering_id
+    most, mean = (recent.share(name, taken, wanted) for taken in (load.most, load.mean))
 
-    beside = recent.share_beside(name, load, wanted)
+    assert most - 1e-12 <= recent.share_beside(name, load, wanted, filled) <= mean
+    assert recent.share_beside(name, load, wanted, 1.0) == mean
+    assert recent.share_beside(name, load, wanted, 0.0) == pytest.approx(most)
+    assert recent.share_beside(name, Load.always(load.most), wanted, filled) == most
 
-    assert recent.share(name, load.most, wanted) <= beside <= recent.share(name, load.mean, wanted)
-    assert recent.share_beside(name, Load.always(load.most), wanted) == recent.share(
-        name, load.most, wanted
-    )
+
+@given(loads=st.lists(LOADS, max_size=3))
+def test_what_is_filled_is_what_is_needed_of_all_spot(loads: list[Load]) -> None:
+    world = arrived()
+    recent = RecentSpot([world.state.current])
+    names = [quoted.quote.offering_id for quoted in world.state.current.quotes]
+    spot = sum(quoted.quote.spot_available.instances for quoted in world.state.current.quotes)
+
+    filled = recent.filled(dict(zip(names, loads, strict=False)))
+
+    needed = sum(load.mean for load, _ in zip(loads, names, strict=False))
+    assert filled == pytest.approx(min(1.0, needed / spot))
 
 
 @given(
