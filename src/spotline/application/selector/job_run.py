@@ -68,8 +68,7 @@ class JobRun:
 
     `on_demand_quote_micro_usd` is what all of it would have cost on on-demand when it was admitted;
     it `is_limited` if limits were on then. `at_limit` is the last that was said of a limit that it
-    has reached. `rate_reports` counts reports of its progress, by which its rates are known. It was
-    `left_alone` if it ran in slots that nobody opened.
+    has reached. `rate_reports` counts reports of its progress, by which its rates are known. It was `left_alone` if it ran in slots that nobody opened.
     """
 
     job: Job

@@ -18,6 +18,7 @@ from spotline.domain.events.capacity import (
 from spotline.domain.events.freeze import BuyingFrozen
 from spotline.domain.jobs.lot import Lot
 from spotline.domain.limits.freezes import Freeze, FreezeReason, FreezeScope
+from spotline.domain.market.offering import CapacityType
 from spotline.domain.modes import Mode
 from spotline.domain.policies.answer import DecisionReason, JobAnswer
 from tests.unit.application.selector.test_believing import Market
@@ -109,6 +110,10 @@ def test_the_answer_is_believed_and_paid_in_its_slot(market):
     (sent,) = market.answered(market.worth())
     market.told(sent, sent.instances)
     assert market.run.probed_micro_usd == 7
+    assert dict(market.run.costs_until((10, 30), 60)) == {
+        CapacityType.SPOT: 7,
+        CapacityType.ON_DEMAND: 0,
+    }
     market.hold()
     market.next_slot()
 
