@@ -21,6 +21,7 @@ from spotline.application.allocator.messages import (
     Submission,
 )
 from spotline.application.configurator.messages import CompletionRequest
+from spotline.domain.beliefs.probes import ProbeOdds, ProbeWorth
 from spotline.domain.configuration.configuration import (
     PRECISIONS,
     Configuration,
@@ -74,6 +75,7 @@ from spotline.domain.units import PPM
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 NATURAL = st.integers(0, 2**63 - 1)
+SHARE = st.integers(0, PPM)
 POSITIVE = st.integers(1, 2**63 - 1)
 PRICE = st.integers(1, MOST_PRICE_MICRO_USD)
 NO_PRICE = st.integers(0, MOST_PRICE_MICRO_USD)
@@ -162,6 +164,12 @@ def _constrained():
         Move: build(Move, overhead_s=NATURAL, cost_micro_usd=NATURAL),
         Yielded: build(Yielded, spot=POSITIVE),
         SpotWorth: build(SpotWorth, micro_usd_per_instance_hour=NATURAL),
+        ProbeOdds: build(
+            ProbeOdds,
+            run_state=NATURAL,
+            **dict.fromkeys(("granted_ppm", "risk_if_granted_ppm", "risk_if_refused_ppm"), SHARE),
+        ),
+        ProbeWorth: build(ProbeWorth, instances=POSITIVE, gain_micro_usd=NATURAL),
         TenantGain: build(TenantGain, got_micro_usd=NATURAL, wished_micro_usd=NATURAL),
         SlotFairness: st.deferred(lambda: build(SlotFairness, cost_micro_usd=NATURAL)),
         Alternative: st.deferred(

@@ -27,6 +27,16 @@ TenantShares = Annotated[
 ]
 
 
+Probes = Annotated[
+    int,
+    typer.Option(
+        envvar="SPOTLINE_PROBES",
+        min=0,
+        help="So many offerings whose counts nobody publishes are asked in a slot, where knowing pays.",
+    ),
+]
+
+
 def shared(selection: SelectorOptions, fairness: float, tenant_shares: str) -> SelectorOptions:
     """The same with fairness between tenants.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
@@ -25,7 +25,7 @@ from spotline.cli.modes_view import paper_line
 from spotline.cli.notify import notified
 from spotline.cli.ports import check_ports
 from spotline.cli.priors import Priors, WarmStart
-from spotline.cli.sharing import Fairness, TenantShares, shared
+from spotline.cli.sharing import Fairness, Probes, TenantShares, shared
 from spotline.cli.stores import StoreOption, store_folder
 from spotline.cli.tables import fact_lines, print_line
 from spotline.cli.up_market import AskedPace, market_of, with_reserved
@@ -247,6 +247,7 @@ def up(
     priors: Priors = True,
     fairness: Fairness = 1.0,
     tenant_shares: TenantShares = "",
+    probes: Probes = 0,
     identity: AskIdentity = True,
     identity_hosts: IdentityHosts = "",
     issuers: Issuers = None,
@@ -297,7 +298,9 @@ def up(
             http_hosts=_listed(http_hosts),
             quote_margin=quote_margin,
             placer=PlacerOptions(method=placement_method, cost=placement_cost),
-            selector=_deciding_on(runs.market, shared(selection, fairness, tenant_shares)),
+            selector=_deciding_on(
+                runs.market, shared(selection, fairness, tenant_shares), probes=probes
+            ),
             priors=priors,
             caps=caps,
             ingest=judged(paced, runs.market, (price_sanity, list_price, stale_after)),
@@ -350,12 +353,16 @@ def _limited(
     return for_crowds(selection), Caps(spending=spending)
 
 
-def _deciding_on(market: AnyMarket, selection: SelectorOptions) -> SelectorOptions:
+def _deciding_on(
+    market: AnyMarket, selection: SelectorOptions, *, probes: int = 0
+) -> SelectorOptions:
     """Of a live market nobody publishes what spot there is: it is believed, and no deadline counts on it."""
     from spotline.application.selector.options import where_uncounted
     from spotline.domain.market.live_market import LiveMarket
 
-    return where_uncounted(selection) if isinstance(market, LiveMarket) else selection
+    if not isinstance(market, LiveMarket):
+        return selection
+    return replace(where_uncounted(selection), probes=probes)
 
 
 def _chosen(cloud: str, mode: str, config: SpotlineConfig | None) -> tuple[Mode, ChosenCloud]:

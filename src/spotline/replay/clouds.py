@@ -11,7 +11,10 @@ from spotline.domain.events.capacity import (
     CapacityLost,
     CapacityReported,
     LaunchRefused,
+    OfferingProbed,
+    ProbeCommanded,
     ProvisioningCommanded,
+    RefusalClass,
     SlotDecided,
 )
 from spotline.domain.events.event import Event
@@ -59,6 +62,7 @@ class TellingCloudState:
     held: dict[str, Lot] = field(default_factory=dict)
     tenants: dict[str, str] = field(default_factory=dict)
     commands: list[ProvisioningCommanded] = field(default_factory=list)
+    probes: list[ProbeCommanded] = field(default_factory=list)
     slot: int = -1
     moved: bool = False
     report: tuple[Event, ...] = ()
@@ -79,9 +83,9 @@ class TellingCloud:
 
     spec = Spec(
         service="cloud_actuator",
-        consumes=(ProvisioningCommanded, SlotDecided),
-        produces=(LaunchRefused, CapacityLost, CapacityReported),
-        decides=(LaunchRefused, CapacityLost, CapacityReported),
+        consumes=(ProvisioningCommanded, ProbeCommanded, SlotDecided),
+        produces=(LaunchRefused, OfferingProbed, CapacityLost, CapacityReported),
+        decides=(LaunchRefused, OfferingProbed, CapacityLost, CapacityReported),
     )
 
     def __init__(
@@ -100,11 +104,13 @@ class TellingCloud:
         if isinstance(event, ProvisioningCommanded):
             state.commands.append(event)
             state.tenants[event.job_id] = event.tenant
+        elif isinstance(event, ProbeCommanded):
+            state.probes.append(event)
         elif isinstance(event, SlotDecided):
             if event.slot != state.slot:
                 state.slot, state.moved = event.slot, False
             state.report = self._carry_out(state, event)
-            state.commands = []
+            state.commands, state.probes = [], []
 
     def decide(self, state: TellingCloudState, event: Event, ctx: Context) -> Outcome:
         """Report what became of a revision."""
@@ -119,6 +125,7 @@ class TellingCloud:
         refused: list[Event] = []
         for command in state.commands:
             refused += self._grant(state, command)
+        probed = [self._probe(state, probe) for probe in state.probes]
         lost: list[Event] = []
         if not refused and not state.moved:
             # Whatever was asked for is settled; now the market does what was not told.
@@ -137,7 +144,24 @@ class TellingCloud:
                 JobHolding(job_id=job_id, lots=(lot,)) for job_id, lot in sorted(state.held.items())
             ),
         )
-        return (*refused, *lost, report)
+        return (*refused, *probed, *lost, report)
+
+    def _probe(self, state: TellingCloudState, probe: ProbeCommanded) -> OfferingProbed:
+        """Grant what there is beside all that is held, and take it back at once."""
+        spot, _ = self._there_is(state, probe.offering_id)
+        held = sum(lot.spot for lot in state.held.values() if lot.offering_id == probe.offering_id)
+        granted = min(probe.instances, max(0, spot - held))
+        return OfferingProbed(
+            command_id=probe.command_id,
+            job_id=probe.job_id,
+            tenant=probe.tenant,
+            offering_id=probe.offering_id,
+            slot=probe.slot,
+            requested=probe.instances,
+            granted=granted,
+            cost_micro_usd=probe.price_micro_usd * granted // probe.instances,
+            refusal_class=None if granted == probe.instances else RefusalClass.NO_CAPACITY,
+        )
 
     def _there_is(self, state: TellingCloudState, offering_id: str) -> tuple[int, int]:
         """Spot and on-demand there really are now."""

@@ -158,6 +158,7 @@ def _answered(call: Call, answer: AllocateAnswer) -> AllocationAnswered:
         answers=answer.answers,
         spot_worth=answer.spot_worth,
         fairness=answer.fairness,
+        probe_worths=answer.probe_worths,
     )
 
 

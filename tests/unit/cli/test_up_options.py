@@ -102,3 +102,11 @@ def test_a_live_market_says_nothing_of_spot_to_count_on() -> None:
     market = LiveMarket(source="t", offerings=market_of().offerings, slot_s=60, start_ns=0)
 
     assert not up._deciding_on(market, SelectorOptions()).spot_firm
+
+
+def test_only_where_nobody_publishes_counts_is_anybody_asked() -> None:
+    live = LiveMarket(source="t", offerings=market_of().offerings, slot_s=60, start_ns=0)
+
+    assert up._deciding_on(live, SelectorOptions(), probes=2).probes == 2
+    assert up._deciding_on(live, SelectorOptions()).probes == 0
+    assert up._deciding_on(market_of(), SelectorOptions(), probes=2).probes == 0

@@ -24,17 +24,17 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n spotline/api/v1/allocation.proto\x12\x0fspotline.api.v1\";\n\x03Lot\x12\x13\n\x0boffering_id\x18\x01 \x01(\t\x12\x0c\n\x04spot\x18\x02 \x01(\x03\x12\x11\n\ton_demand\x18\x03 \x01(\x03\"L\n\x04Move\x12\x18\n\x10\x66rom_offering_id\x18\x01 \x01(\t\x12\x12\n\noverhead_s\x18\x02 \x01(\x03\x12\x16\n\x0e\x63ost_micro_usd\x18\x03 \x01(\x03\"\xe3\x01\n\tJobAnswer\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x11\n\tpolicy_id\x18\x02 \x01(\t\x12\"\n\x04lots\x18\x03 \x03(\x0b\x32\x14.spotline.api.v1.Lot\x12\x0e\n\x06memory\x18\x04 \x03(\x03\x12/\n\x06reason\x18\x05 \x01(\x0e\x32\x1f.spotline.api.v1.DecisionReason\x12#\n\x04move\x18\x06 \x01(\x0b\x32\x15.spotline.api.v1.Move\x12)\n\x07yielded\x18\x07 \x01(\x0b\x32\x18.spotline.api.v1.Yielded\"W\n\x07Yielded\x12\x13\n\x0boffering_id\x18\x01 \x01(\t\x12\x0c\n\x04spot\x18\x02 \x01(\x03\x12\x11\n\tto_job_id\x18\x03 \x01(\t\x12\x16\n\x0egain_micro_usd\x18\x04 \x01(\x03\"E\n\tSpotWorth\x12\x13\n\x0boffering_id\x18\x01 \x01(\t\x12#\n\x1bmicro_usd_per_instance_hour\x18\x02 \x01(\x03\"4\n\x0cTenantWeight\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12\x14\n\x0cweight_milli\x18\x02 \x01(\x03\"M\n\nTenantGain\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12\x15\n\rgot_micro_usd\x18\x02 \x01(\x03\x12\x18\n\x10wished_micro_usd\x18\x03 \x01(\x03\"R\n\x0cSlotFairness\x12\x16\n\x0e\x63ost_micro_usd\x18\x01 \x01(\x03\x12*\n\x05gains\x18\x02 \x03(\x0b\x32\x1b.spotline.api.v1.TenantGain\"\x99\x02\n\x12\x41llocationAnswered\x12\x0c\n\x04slot\x18\x01 \x01(\x03\x12\x10\n\x08revision\x18\x02 \x01(\x03\x12\x16\n\x0erequest_digest\x18\x03 \x01(\t\x12-\n\x07outcome\x18\x04 \x01(\x0e\x32\x1c.spotline.api.v1.CallOutcome\x12+\n\x07\x61nswers\x18\x05 \x03(\x0b\x32\x1a.spotline.api.v1.JobAnswer\x12\x0e\n\x06\x64\x65tail\x18\x06 \x01(\t\x12.\n\nspot_worth\x18\x07 \x03(\x0b\x32\x1a.spotline.api.v1.SpotWorth\x12/\n\x08\x66\x61irness\x18\x08 \x01(\x0b\x32\x1d.spotline.api.v1.SlotFairness\"O\n\x13ShadowPricesUpdated\x12\x0c\n\x04slot\x18\x01 \x01(\x03\x12*\n\x06prices\x18\x02 \x03(\x0b\x32\x1a.spotline.api.v1.SpotWorth\"\xda\x02\n\x11\x41llocationDecided\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x0c\n\x04slot\x18\x03 \x01(\x03\x12\x10\n\x08revision\x18\x04 \x01(\x03\x12\x10\n\x08offset_s\x18\x05 \x01(\x03\x12\x11\n\tpolicy_id\x18\x06 \x01(\t\x12\"\n\x04lots\x18\x07 \x03(\x0b\x32\x14.spotline.api.v1.Lot\x12/\n\x06reason\x18\x08 \x01(\x0e\x32\x1f.spotline.api.v1.DecisionReason\x12\x15\n\rforecast_used\x18\t \x01(\x08\x12\x13\n\x0b\x65xplanation\x18\n \x01(\t\x12#\n\x04move\x18\x0b \x01(\x0b\x32\x15.spotline.api.v1.Move\x12\x0f\n\x07\x63leared\x18\x0c \x01(\x08\x12)\n\x07yielded\x18\r \x01(\x0b\x32\x18.spotline.api.v1.Yielded*\xe5\x03\n\x0e\x44\x65\x63isionReason\x12\x1f\n\x1b\x44\x45\x43ISION_REASON_UNSPECIFIED\x10\x00\x12\x1a\n\x16\x44\x45\x43ISION_REASON_POLICY\x10\x01\x12\x1e\n\x1a\x44\x45\x43ISION_REASON_SAFETY_NET\x10\x02\x12$\n DECISION_REASON_FORECAST_OVERDUE\x10\x03\x12&\n\"DECISION_REASON_FORECAST_UNTRUSTED\x10\x04\x12)\n%DECISION_REASON_ALLOCATOR_UNAVAILABLE\x10\x05\x12\"\n\x1e\x44\x45\x43ISION_REASON_LAUNCH_REFUSED\x10\x06\x12\x1f\n\x1b\x44\x45\x43ISION_REASON_INTERRUPTED\x10\x07\x12\x1a\n\x16\x44\x45\x43ISION_REASON_BUDGET\x10\x08\x12\x1a\n\x16\x44\x45\x43ISION_REASON_CLOSED\x10\t\x12\"\n\x1e\x44\x45\x43ISION_REASON_AFTER_DEADLINE\x10\n\x12\x1f\n\x1b\x44\x45\x43ISION_REASON_NO_CAPACITY\x10\x0b\x12\x1c\n\x18\x44\x45\x43ISION_REASON_RETRYING\x10\x0c\x12\x1d\n\x19\x44\x45\x43ISION_REASON_FINISHING\x10\r*\x9a\x01\n\x0b\x43\x61llOutcome\x12\x1c\n\x18\x43\x41LL_OUTCOME_UNSPECIFIED\x10\x00\x12\x19\n\x15\x43\x41LL_OUTCOME_ANSWERED\x10\x01\x12\x1a\n\x16\x43\x41LL_OUTCOME_TIMED_OUT\x10\x02\x12\x1c\n\x18\x43\x41LL_OUTCOME_UNAVAILABLE\x10\x03\x12\x18\n\x14\x43\x41LL_OUTCOME_REFUSED\x10\x04\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n spotline/api/v1/allocation.proto\x12\x0fspotline.api.v1\";\n\x03Lot\x12\x13\n\x0boffering_id\x18\x01 \x01(\t\x12\x0c\n\x04spot\x18\x02 \x01(\x03\x12\x11\n\ton_demand\x18\x03 \x01(\x03\"L\n\x04Move\x12\x18\n\x10\x66rom_offering_id\x18\x01 \x01(\t\x12\x12\n\noverhead_s\x18\x02 \x01(\x03\x12\x16\n\x0e\x63ost_micro_usd\x18\x03 \x01(\x03\"\xe3\x01\n\tJobAnswer\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x11\n\tpolicy_id\x18\x02 \x01(\t\x12\"\n\x04lots\x18\x03 \x03(\x0b\x32\x14.spotline.api.v1.Lot\x12\x0e\n\x06memory\x18\x04 \x03(\x03\x12/\n\x06reason\x18\x05 \x01(\x0e\x32\x1f.spotline.api.v1.DecisionReason\x12#\n\x04move\x18\x06 \x01(\x0b\x32\x15.spotline.api.v1.Move\x12)\n\x07yielded\x18\x07 \x01(\x0b\x32\x18.spotline.api.v1.Yielded\"W\n\x07Yielded\x12\x13\n\x0boffering_id\x18\x01 \x01(\t\x12\x0c\n\x04spot\x18\x02 \x01(\x03\x12\x11\n\tto_job_id\x18\x03 \x01(\t\x12\x16\n\x0egain_micro_usd\x18\x04 \x01(\x03\"E\n\tSpotWorth\x12\x13\n\x0boffering_id\x18\x01 \x01(\t\x12#\n\x1bmicro_usd_per_instance_hour\x18\x02 \x01(\x03\"\\\n\nProbeWorth\x12\x13\n\x0boffering_id\x18\x01 \x01(\t\x12\x0e\n\x06job_id\x18\x02 \x01(\t\x12\x11\n\tinstances\x18\x03 \x01(\x03\x12\x16\n\x0egain_micro_usd\x18\x04 \x01(\x03\"4\n\x0cTenantWeight\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12\x14\n\x0cweight_milli\x18\x02 \x01(\x03\"M\n\nTenantGain\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12\x15\n\rgot_micro_usd\x18\x02 \x01(\x03\x12\x18\n\x10wished_micro_usd\x18\x03 \x01(\x03\"R\n\x0cSlotFairness\x12\x16\n\x0e\x63ost_micro_usd\x18\x01 \x01(\x03\x12*\n\x05gains\x18\x02 \x03(\x0b\x32\x1b.spotline.api.v1.TenantGain\"\xcc\x02\n\x12\x41llocationAnswered\x12\x0c\n\x04slot\x18\x01 \x01(\x03\x12\x10\n\x08revision\x18\x02 \x01(\x03\x12\x16\n\x0erequest_digest\x18\x03 \x01(\t\x12-\n\x07outcome\x18\x04 \x01(\x0e\x32\x1c.spotline.api.v1.CallOutcome\x12+\n\x07\x61nswers\x18\x05 \x03(\x0b\x32\x1a.spotline.api.v1.JobAnswer\x12\x0e\n\x06\x64\x65tail\x18\x06 \x01(\t\x12.\n\nspot_worth\x18\x07 \x03(\x0b\x32\x1a.spotline.api.v1.SpotWorth\x12/\n\x08\x66\x61irness\x18\x08 \x01(\x0b\x32\x1d.spotline.api.v1.SlotFairness\x12\x31\n\x0cprobe_worths\x18\t \x03(\x0b\x32\x1b.spotline.api.v1.ProbeWorth\"O\n\x13ShadowPricesUpdated\x12\x0c\n\x04slot\x18\x01 \x01(\x03\x12*\n\x06prices\x18\x02 \x03(\x0b\x32\x1a.spotline.api.v1.SpotWorth\"\xda\x02\n\x11\x41llocationDecided\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x0c\n\x04slot\x18\x03 \x01(\x03\x12\x10\n\x08revision\x18\x04 \x01(\x03\x12\x10\n\x08offset_s\x18\x05 \x01(\x03\x12\x11\n\tpolicy_id\x18\x06 \x01(\t\x12\"\n\x04lots\x18\x07 \x03(\x0b\x32\x14.spotline.api.v1.Lot\x12/\n\x06reason\x18\x08 \x01(\x0e\x32\x1f.spotline.api.v1.DecisionReason\x12\x15\n\rforecast_used\x18\t \x01(\x08\x12\x13\n\x0b\x65xplanation\x18\n \x01(\t\x12#\n\x04move\x18\x0b \x01(\x0b\x32\x15.spotline.api.v1.Move\x12\x0f\n\x07\x63leared\x18\x0c \x01(\x08\x12)\n\x07yielded\x18\r \x01(\x0b\x32\x18.spotline.api.v1.Yielded*\xe5\x03\n\x0e\x44\x65\x63isionReason\x12\x1f\n\x1b\x44\x45\x43ISION_REASON_UNSPECIFIED\x10\x00\x12\x1a\n\x16\x44\x45\x43ISION_REASON_POLICY\x10\x01\x12\x1e\n\x1a\x44\x45\x43ISION_REASON_SAFETY_NET\x10\x02\x12$\n DECISION_REASON_FORECAST_OVERDUE\x10\x03\x12&\n\"DECISION_REASON_FORECAST_UNTRUSTED\x10\x04\x12)\n%DECISION_REASON_ALLOCATOR_UNAVAILABLE\x10\x05\x12\"\n\x1e\x44\x45\x43ISION_REASON_LAUNCH_REFUSED\x10\x06\x12\x1f\n\x1b\x44\x45\x43ISION_REASON_INTERRUPTED\x10\x07\x12\x1a\n\x16\x44\x45\x43ISION_REASON_BUDGET\x10\x08\x12\x1a\n\x16\x44\x45\x43ISION_REASON_CLOSED\x10\t\x12\"\n\x1e\x44\x45\x43ISION_REASON_AFTER_DEADLINE\x10\n\x12\x1f\n\x1b\x44\x45\x43ISION_REASON_NO_CAPACITY\x10\x0b\x12\x1c\n\x18\x44\x45\x43ISION_REASON_RETRYING\x10\x0c\x12\x1d\n\x19\x44\x45\x43ISION_REASON_FINISHING\x10\r*\x9a\x01\n\x0b\x43\x61llOutcome\x12\x1c\n\x18\x43\x41LL_OUTCOME_UNSPECIFIED\x10\x00\x12\x19\n\x15\x43\x41LL_OUTCOME_ANSWERED\x10\x01\x12\x1a\n\x16\x43\x41LL_OUTCOME_TIMED_OUT\x10\x02\x12\x1c\n\x18\x43\x41LL_OUTCOME_UNAVAILABLE\x10\x03\x12\x18\n\x14\x43\x41LL_OUTCOME_REFUSED\x10\x04\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'spotline.api.v1.allocation_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_DECISIONREASON']._serialized_start=1514
-  _globals['_DECISIONREASON']._serialized_end=1999
-  _globals['_CALLOUTCOME']._serialized_start=2002
-  _globals['_CALLOUTCOME']._serialized_end=2156
+  _globals['_DECISIONREASON']._serialized_start=1659
+  _globals['_DECISIONREASON']._serialized_end=2144
+  _globals['_CALLOUTCOME']._serialized_start=2147
+  _globals['_CALLOUTCOME']._serialized_end=2301
   _globals['_LOT']._serialized_start=53
   _globals['_LOT']._serialized_end=112
   _globals['_MOVE']._serialized_start=114
@@ -45,16 +45,18 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_YIELDED']._serialized_end=509
   _globals['_SPOTWORTH']._serialized_start=511
   _globals['_SPOTWORTH']._serialized_end=580
-  _globals['_TENANTWEIGHT']._serialized_start=582
-  _globals['_TENANTWEIGHT']._serialized_end=634
-  _globals['_TENANTGAIN']._serialized_start=636
-  _globals['_TENANTGAIN']._serialized_end=713
-  _globals['_SLOTFAIRNESS']._serialized_start=715
-  _globals['_SLOTFAIRNESS']._serialized_end=797
-  _globals['_ALLOCATIONANSWERED']._serialized_start=800
-  _globals['_ALLOCATIONANSWERED']._serialized_end=1081
-  _globals['_SHADOWPRICESUPDATED']._serialized_start=1083
-  _globals['_SHADOWPRICESUPDATED']._serialized_end=1162
-  _globals['_ALLOCATIONDECIDED']._serialized_start=1165
-  _globals['_ALLOCATIONDECIDED']._serialized_end=1511
+  _globals['_PROBEWORTH']._serialized_start=582
+  _globals['_PROBEWORTH']._serialized_end=674
+  _globals['_TENANTWEIGHT']._serialized_start=676
+  _globals['_TENANTWEIGHT']._serialized_end=728
+  _globals['_TENANTGAIN']._serialized_start=730
+  _globals['_TENANTGAIN']._serialized_end=807
+  _globals['_SLOTFAIRNESS']._serialized_start=809
+  _globals['_SLOTFAIRNESS']._serialized_end=891
+  _globals['_ALLOCATIONANSWERED']._serialized_start=894
+  _globals['_ALLOCATIONANSWERED']._serialized_end=1226
+  _globals['_SHADOWPRICESUPDATED']._serialized_start=1228
+  _globals['_SHADOWPRICESUPDATED']._serialized_end=1307
+  _globals['_ALLOCATIONDECIDED']._serialized_start=1310
+  _globals['_ALLOCATIONDECIDED']._serialized_end=1656
 # @@protoc_insertion_point(module_scope)

@@ -294,6 +294,40 @@ class SpotWorth(_message.Message):
 Global___SpotWorth: _TypeAlias = SpotWorth  # noqa: Y015
 
 @_typing.final
+class ProbeWorth(_message.Message):
+    """What a job expects to gain by knowing whether an offering has spot for it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OFFERING_ID_FIELD_NUMBER: _builtins.int
+    JOB_ID_FIELD_NUMBER: _builtins.int
+    INSTANCES_FIELD_NUMBER: _builtins.int
+    GAIN_MICRO_USD_FIELD_NUMBER: _builtins.int
+    offering_id: _builtins.str
+    """Of which offering."""
+    job_id: _builtins.str
+    """Which job."""
+    instances: _builtins.int
+    """How many instances it would hold there."""
+    gain_micro_usd: _builtins.int
+    """What it expects to gain, micro-USD."""
+    def __init__(
+        self,
+        *,
+        offering_id: _builtins.str = ...,
+        job_id: _builtins.str = ...,
+        instances: _builtins.int = ...,
+        gain_micro_usd: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["gain_micro_usd", b"gain_micro_usd", "instances", b"instances", "job_id", b"job_id", "offering_id", b"offering_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ProbeWorth: _TypeAlias = ProbeWorth  # noqa: Y015
+
+@_typing.final
 class TenantWeight(_message.Message):
     """How much a tenant's bids count."""
 
@@ -391,6 +425,7 @@ class AllocationAnswered(_message.Message):
     DETAIL_FIELD_NUMBER: _builtins.int
     SPOT_WORTH_FIELD_NUMBER: _builtins.int
     FAIRNESS_FIELD_NUMBER: _builtins.int
+    PROBE_WORTHS_FIELD_NUMBER: _builtins.int
     slot: _builtins.int
     """The slot that was asked about."""
     revision: _builtins.int
@@ -413,6 +448,10 @@ class AllocationAnswered(_message.Message):
     def fairness(self) -> Global___SlotFairness:
         """What fairness between tenants cost; absent: it was not asked for."""
 
+    @_builtins.property
+    def probe_worths(self) -> _containers.RepeatedCompositeFieldContainer[Global___ProbeWorth]:
+        """What asking where nothing is held would be worth, by job and offering; empty: it was not asked."""
+
     def __init__(
         self,
         *,
@@ -424,10 +463,11 @@ class AllocationAnswered(_message.Message):
         detail: _builtins.str = ...,
         spot_worth: _abc.Iterable[Global___SpotWorth] | None = ...,
         fairness: Global___SlotFairness | None = ...,
+        probe_worths: _abc.Iterable[Global___ProbeWorth] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["fairness", b"fairness"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["answers", b"answers", "detail", b"detail", "fairness", b"fairness", "outcome", b"outcome", "request_digest", b"request_digest", "revision", b"revision", "slot", b"slot", "spot_worth", b"spot_worth"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answers", b"answers", "detail", b"detail", "fairness", b"fairness", "outcome", b"outcome", "probe_worths", b"probe_worths", "request_digest", b"request_digest", "revision", b"revision", "slot", b"slot", "spot_worth", b"spot_worth"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -185,6 +185,40 @@ class PoolQuota(_message.Message):
 Global___PoolQuota: _TypeAlias = PoolQuota  # noqa: Y015
 
 @_typing.final
+class ProbeOdds(_message.Message):
+    """What asking an offering for what a job wants there would tell it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GRANTED_PPM_FIELD_NUMBER: _builtins.int
+    RISK_IF_GRANTED_PPM_FIELD_NUMBER: _builtins.int
+    RISK_IF_REFUSED_PPM_FIELD_NUMBER: _builtins.int
+    RUN_STATE_FIELD_NUMBER: _builtins.int
+    granted_ppm: _builtins.int
+    """Chance that it is there now, parts per million."""
+    risk_if_granted_ppm: _builtins.int
+    """Chance that it is not in the next slot, where it is granted now; parts per million."""
+    risk_if_refused_ppm: _builtins.int
+    """Chance that it is not in the next slot, where it is refused now; parts per million."""
+    run_state: _builtins.int
+    """The likeliest run state of the offering's law with it."""
+    def __init__(
+        self,
+        *,
+        granted_ppm: _builtins.int = ...,
+        risk_if_granted_ppm: _builtins.int = ...,
+        risk_if_refused_ppm: _builtins.int = ...,
+        run_state: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["granted_ppm", b"granted_ppm", "risk_if_granted_ppm", b"risk_if_granted_ppm", "risk_if_refused_ppm", b"risk_if_refused_ppm", "run_state", b"run_state"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ProbeOdds: _TypeAlias = ProbeOdds  # noqa: Y015
+
+@_typing.final
 class Alternative(_message.Message):
     """An offering that a job could move to."""
 
@@ -199,6 +233,7 @@ class Alternative(_message.Message):
     RESCUE_INSTANCES_FIELD_NUMBER: _builtins.int
     NOTICE_LEAD_S_FIELD_NUMBER: _builtins.int
     SPOT_RISK_PPM_FIELD_NUMBER: _builtins.int
+    PROBE_FIELD_NUMBER: _builtins.int
     offering_id: _builtins.str
     """Which offering."""
     instance_type: _builtins.str
@@ -219,6 +254,10 @@ class Alternative(_message.Message):
     def table_use(self) -> _law_pb2.TableUse:
         """The job's value table there."""
 
+    @_builtins.property
+    def probe(self) -> Global___ProbeOdds:
+        """What a probe would tell; absent: none may be sent."""
+
     def __init__(
         self,
         *,
@@ -231,10 +270,11 @@ class Alternative(_message.Message):
         rescue_instances: _builtins.int = ...,
         notice_lead_s: _builtins.int | None = ...,
         spot_risk_ppm: _builtins.int = ...,
+        probe: Global___ProbeOdds | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_notice_lead_s", b"_notice_lead_s", "notice_lead_s", b"notice_lead_s", "table_use", b"table_use"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_notice_lead_s", b"_notice_lead_s", "notice_lead_s", b"notice_lead_s", "probe", b"probe", "table_use", b"table_use"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_notice_lead_s", b"_notice_lead_s", "instance_type", b"instance_type", "migrate_s", b"migrate_s", "move_cost_micro_usd", b"move_cost_micro_usd", "notice_lead_s", b"notice_lead_s", "offering_id", b"offering_id", "on_demand_reserve_slots", b"on_demand_reserve_slots", "rescue_instances", b"rescue_instances", "spot_risk_ppm", b"spot_risk_ppm", "table_use", b"table_use"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_notice_lead_s", b"_notice_lead_s", "instance_type", b"instance_type", "migrate_s", b"migrate_s", "move_cost_micro_usd", b"move_cost_micro_usd", "notice_lead_s", b"notice_lead_s", "offering_id", b"offering_id", "on_demand_reserve_slots", b"on_demand_reserve_slots", "probe", b"probe", "rescue_instances", b"rescue_instances", "spot_risk_ppm", b"spot_risk_ppm", "table_use", b"table_use"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__notice_lead_s: _TypeAlias = _typing.Literal["notice_lead_s"]  # noqa: Y015
     _WhichOneofArgType__notice_lead_s: _TypeAlias = _typing.Literal["_notice_lead_s", b"_notice_lead_s"]  # noqa: Y015
@@ -370,6 +410,7 @@ class AllocateResponse(_message.Message):
     REQUEST_DIGEST_FIELD_NUMBER: _builtins.int
     SPOT_WORTH_FIELD_NUMBER: _builtins.int
     FAIRNESS_FIELD_NUMBER: _builtins.int
+    PROBE_WORTHS_FIELD_NUMBER: _builtins.int
     request_digest: _builtins.str
     """SHA-256 of the request, hexadecimal."""
     @_builtins.property
@@ -384,6 +425,10 @@ class AllocateResponse(_message.Message):
     def fairness(self) -> _allocation_pb2.SlotFairness:
         """What fairness between tenants cost; absent: it was not asked for."""
 
+    @_builtins.property
+    def probe_worths(self) -> _containers.RepeatedCompositeFieldContainer[_allocation_pb2.ProbeWorth]:
+        """What asking where nothing is held would be worth, by job and offering."""
+
     def __init__(
         self,
         *,
@@ -391,10 +436,11 @@ class AllocateResponse(_message.Message):
         request_digest: _builtins.str = ...,
         spot_worth: _abc.Iterable[_allocation_pb2.SpotWorth] | None = ...,
         fairness: _allocation_pb2.SlotFairness | None = ...,
+        probe_worths: _abc.Iterable[_allocation_pb2.ProbeWorth] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["fairness", b"fairness"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["answers", b"answers", "fairness", b"fairness", "request_digest", b"request_digest", "spot_worth", b"spot_worth"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answers", b"answers", "fairness", b"fairness", "probe_worths", b"probe_worths", "request_digest", b"request_digest", "spot_worth", b"spot_worth"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -627,3 +627,129 @@ class CostAccrued(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___CostAccrued: _TypeAlias = CostAccrued  # noqa: Y015
+
+@_typing.final
+class ProbeCommanded(_message.Message):
+    """Ask an offering for spot where nothing is held, and end at once what is granted: only the answer is
+    of use. Subject: provisioning.probe.<tenant>.<job>.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    COMMAND_ID_FIELD_NUMBER: _builtins.int
+    JOB_ID_FIELD_NUMBER: _builtins.int
+    TENANT_FIELD_NUMBER: _builtins.int
+    QUOTA_POOL_FIELD_NUMBER: _builtins.int
+    SLOT_FIELD_NUMBER: _builtins.int
+    REVISION_FIELD_NUMBER: _builtins.int
+    OFFSET_S_FIELD_NUMBER: _builtins.int
+    OFFERING_ID_FIELD_NUMBER: _builtins.int
+    INSTANCES_FIELD_NUMBER: _builtins.int
+    GAIN_MICRO_USD_FIELD_NUMBER: _builtins.int
+    PRICE_MICRO_USD_FIELD_NUMBER: _builtins.int
+    command_id: _builtins.str
+    """Unique; equal commands of a redelivery have equal ids."""
+    job_id: _builtins.str
+    """Whose move it serves, and who pays."""
+    tenant: _builtins.str
+    """Whose it is."""
+    quota_pool: _builtins.str
+    """Quota the instances count against; may be empty."""
+    slot: _builtins.int
+    """Slot number."""
+    revision: _builtins.int
+    """Counts the decisions within the slot, from 0."""
+    offset_s: _builtins.int
+    """Seconds after the slot's opening."""
+    offering_id: _builtins.str
+    """Which offering."""
+    instances: _builtins.int
+    """Instances to ask for."""
+    gain_micro_usd: _builtins.int
+    """What the job expects to gain by the answer, micro-USD."""
+    price_micro_usd: _builtins.int
+    """What it costs at most, micro-USD."""
+    def __init__(
+        self,
+        *,
+        command_id: _builtins.str = ...,
+        job_id: _builtins.str = ...,
+        tenant: _builtins.str = ...,
+        quota_pool: _builtins.str = ...,
+        slot: _builtins.int = ...,
+        revision: _builtins.int = ...,
+        offset_s: _builtins.int = ...,
+        offering_id: _builtins.str = ...,
+        instances: _builtins.int = ...,
+        gain_micro_usd: _builtins.int = ...,
+        price_micro_usd: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["command_id", b"command_id", "gain_micro_usd", b"gain_micro_usd", "instances", b"instances", "job_id", b"job_id", "offering_id", b"offering_id", "offset_s", b"offset_s", "price_micro_usd", b"price_micro_usd", "quota_pool", b"quota_pool", "revision", b"revision", "slot", b"slot", "tenant", b"tenant"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ProbeCommanded: _TypeAlias = ProbeCommanded  # noqa: Y015
+
+@_typing.final
+class OfferingProbed(_message.Message):
+    """What a probe was granted; it is ended by now. Subject: capacity.probed.<tenant>.<job>."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    COMMAND_ID_FIELD_NUMBER: _builtins.int
+    JOB_ID_FIELD_NUMBER: _builtins.int
+    TENANT_FIELD_NUMBER: _builtins.int
+    OFFERING_ID_FIELD_NUMBER: _builtins.int
+    SLOT_FIELD_NUMBER: _builtins.int
+    REQUESTED_FIELD_NUMBER: _builtins.int
+    GRANTED_FIELD_NUMBER: _builtins.int
+    COST_MICRO_USD_FIELD_NUMBER: _builtins.int
+    REFUSAL_CLASS_FIELD_NUMBER: _builtins.int
+    DETAIL_FIELD_NUMBER: _builtins.int
+    RETRY_AFTER_S_FIELD_NUMBER: _builtins.int
+    command_id: _builtins.str
+    """The command that asked."""
+    job_id: _builtins.str
+    """Who pays."""
+    tenant: _builtins.str
+    """Whose it is."""
+    offering_id: _builtins.str
+    """Which offering."""
+    slot: _builtins.int
+    """Slot number."""
+    requested: _builtins.int
+    """Instances asked for."""
+    granted: _builtins.int
+    """Instances granted."""
+    cost_micro_usd: _builtins.int
+    """What it cost, micro-USD."""
+    refusal_class: Global___RefusalClass.ValueType
+    """Why fewer were granted; unspecified where all were, or it was not said."""
+    detail: _builtins.str
+    """The provider's words."""
+    retry_after_s: _builtins.int
+    """Nothing is asked for again before then, seconds; 0: at once."""
+    def __init__(
+        self,
+        *,
+        command_id: _builtins.str = ...,
+        job_id: _builtins.str = ...,
+        tenant: _builtins.str = ...,
+        offering_id: _builtins.str = ...,
+        slot: _builtins.int = ...,
+        requested: _builtins.int = ...,
+        granted: _builtins.int = ...,
+        cost_micro_usd: _builtins.int = ...,
+        refusal_class: Global___RefusalClass.ValueType = ...,
+        detail: _builtins.str = ...,
+        retry_after_s: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["command_id", b"command_id", "cost_micro_usd", b"cost_micro_usd", "detail", b"detail", "granted", b"granted", "job_id", b"job_id", "offering_id", b"offering_id", "refusal_class", b"refusal_class", "requested", b"requested", "retry_after_s", b"retry_after_s", "slot", b"slot", "tenant", b"tenant"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___OfferingProbed: _TypeAlias = OfferingProbed  # noqa: Y015

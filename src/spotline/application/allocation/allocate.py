@@ -15,6 +15,7 @@ from spotline.application.allocation.messages import (
     AllocateRequest,
     JobTask,
 )
+from spotline.application.allocation.probing import probe_worths, value_of, value_there
 from spotline.application.allocation.tasks import (
     check_quoted,
     is_saved,
@@ -25,6 +26,7 @@ from spotline.application.allocation.tasks import (
     task_answer,
     task_view,
 )
+from spotline.domain.beliefs.probes import ProbeWorth
 from spotline.domain.jobs.lot import holding_of
 from spotline.domain.market.offering import UNKNOWN_COUNT, Count, Provenance, Quote
 from spotline.domain.market.slot_quote import SlotQuote
@@ -33,11 +35,8 @@ from spotline.domain.policies.contention import ResidualCapacity
 from spotline.domain.policies.decision import (
     slot_cost_micro_usd,
 )
-from spotline.domain.policies.interface import Outlook, PolicyView
-from spotline.domain.policies.params import offer_of, standing_of
+from spotline.domain.policies.interface import PolicyView
 from spotline.domain.policies.prediction import UNCOUNTED
-from spotline.domain.solvers.value_table import best_value
-from spotline.domain.units import PPM
 
 
 def allocate(request: AllocateRequest) -> AllocateAnswer:
@@ -53,14 +52,16 @@ def allocate(request: AllocateRequest) -> AllocateAnswer:
     residual = ResidualCapacity(request.quotes)
     quotes = {sq.quote.offering_id: sq.quote for sq in request.quotes}
     take_before(request, residual)
-    answers = []
+    answers: list[JobAnswer] = []
+    worths: list[ProbeWorth] = []
     for task in request.tasks:
         check_quoted(task, quotes)
-        answer = _placed(request, task, quotes, residual)
+        answer, worth = _placed(request, task, quotes, residual)
+        worths += worth
         # What is held on demand stays even where the stock has run out.
         residual.take_what_is_left(answer.lots)
         answers.append(answer)
-    return AllocateAnswer(answers=tuple(answers))
+    return AllocateAnswer(answers=tuple(answers), probe_worths=tuple(worths))
 
 
 def _placed(
@@ -68,27 +69,34 @@ def _placed(
     task: JobTask,
     quotes: Mapping[str, Quote],
     residual: ResidualCapacity,
-) -> JobAnswer:
+) -> tuple[JobAnswer, tuple[ProbeWorth, ...]]:
     """Decide where a task's job runs by its value tables, then how much it holds by its policy.
+
+    Say also what asking elsewhere would be worth; a job that would gain by asking where it would go
+    stays until it knows.
 
     It moves where the best it can do there is worth more than the best at home by over
     `MOVE_MARGIN_PPM`, the policy makes use of it, and a deadline that is safe at home stays safe.
     """
     home = task_view(request, task, quotes[task.offering_id], residual)
     stays = task_answer(request, task, home)
+    worths = probe_worths(request, task, home, quotes, residual)
     moved = _worth_moving(request, task, home, quotes, residual)
     if moved is None:
-        return stays
+        return stays, worths
     there = task_view(request, moved, quotes[moved.offering_id], residual)
     goes = task_answer(request, moved, there)
     if not _is_better(home, stays, there, goes):
-        return stays
+        return stays, worths
+    first = tuple(worth for worth in worths if worth.offering_id == moved.offering_id)
+    if first:
+        return stays, first
     move = Move(
         from_offering_id=task.offering_id,
         overhead_s=moved.pending_overhead_s,
         cost_micro_usd=moved.spent_micro_usd - task.spent_micro_usd,
     )
-    return replace(goes, move=move)
+    return replace(goes, move=move), ()
 
 
 def _is_better(home: PolicyView, stays: JobAnswer, there: PolicyView, goes: JobAnswer) -> bool:
@@ -117,28 +125,17 @@ def _worth_moving(
     """The task as it would stand at the best alternative, None where home is as good."""
     if not may_move(request, task, home) or home.outlook is None:
         return None
-    best = _value(home, home.outlook) + move_margin_micro_usd(home)
+    best = value_of(home, home.outlook) + move_margin_micro_usd(home)
     chosen = None
     for alternative in task.alternatives:
         moved = moved_task(task, alternative, home)
         view = task_view(request, moved, quotes[alternative.offering_id], residual)
         if view.outlook is None:
             continue
-        value = _value(view, view.outlook)
-        if alternative.spot_risk_ppm:
-            # Whoever finds none there goes on from there without.
-            down = replace(view.outlook, run_state=0)
-            missed = _value(replace(view, spot_available=0, outlook=down), down)
-            value += (missed - value) * alternative.spot_risk_ppm / PPM
-        value -= alternative.move_cost_micro_usd
+        value = value_there(view, view.outlook, alternative) - alternative.move_cost_micro_usd
         if value > best:
             best, chosen = value, moved
     return chosen
-
-
-def _value(view: PolicyView, outlook: Outlook) -> float:
-    left = view.program.work_quanta - view.state.progress_quanta
-    return best_value(outlook.table, standing_of(view), offer_of(view), left)
 
 
 def capped_quotes(quotes: Sequence[SlotQuote], residual: ResidualCapacity) -> tuple[SlotQuote, ...]:

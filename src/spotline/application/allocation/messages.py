@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from spotline.domain.beliefs.probes import ProbeOdds, ProbeWorth
 from spotline.domain.crowd.fairness import SlotFairness, TenantWeight
 from spotline.domain.events.forecast import ForecastIssued
 from spotline.domain.jobs.job import Job
@@ -26,7 +27,7 @@ class Alternative:
 
     Moving takes `migrate_s` seconds without progress (more where more is pending) and
     `move_cost_micro_usd` for copying the checkpoint. Where nobody publishes what spot is there, none is
-    with a chance of `spot_risk_ppm`.
+    with a chance of `spot_risk_ppm`; `probe` is what asking for it would tell, None where none may.
     """
 
     offering_id: str
@@ -38,6 +39,7 @@ class Alternative:
     rescue_instances: int = 0
     notice_lead_s: int | None = None
     spot_risk_ppm: int = 0
+    probe: ProbeOdds | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.spot_risk_ppm <= PPM:
@@ -155,7 +157,8 @@ class AllocateAnswer:
     """One answer per task, in order; `request_digest` is the SHA-256 of what was asked.
 
     `spot_worth` is what scarce spot was worth to all of them, by offering id, where bids were cleared,
-    `fairness` what weights of tenants cost, None where there were none.
+    `fairness` what weights of tenants cost, None where there were none. `probe_worths` is what asking
+    would be worth where a probe may be sent, by job and offering.
     """
 
     message_name: ClassVar[str] = "AllocateResponse"
@@ -164,3 +167,4 @@ class AllocateAnswer:
     request_digest: str = ""
     spot_worth: tuple[SpotWorth, ...] = ()
     fairness: SlotFairness | None = None
+    probe_worths: tuple[ProbeWorth, ...] = ()

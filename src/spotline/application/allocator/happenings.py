@@ -13,6 +13,8 @@ from spotline.domain.events.capacity import (
     InterruptionNoticed,
     InterruptionWithdrawn,
     LaunchRefused,
+    OfferingProbed,
+    ProbeCommanded,
     RefusalClass,
 )
 from spotline.domain.events.event import Event
@@ -99,6 +101,23 @@ def happening_text(event: Event) -> str | None:
     return line if len(line) <= LONGEST_TEXT else f"{line[: LONGEST_TEXT - 3]}..."
 
 
+def probe_text(event: ProbeCommanded | OfferingProbed) -> str:
+    """Why an offering was asked for spot that is ended at once, or what came of it."""
+    if isinstance(event, ProbeCommanded):
+        gain = usd_from_micro_usd(event.gain_micro_usd)
+        price = usd_from_micro_usd(event.price_micro_usd)
+        return (
+            f"asked {event.offering_id} for {event.instances} spot: knowing what is there may save "
+            f"{gain:,.2f} USD, and costs at most {price:,.2f}"
+        )
+    cost = usd_from_micro_usd(event.cost_micro_usd)
+    why = f" ({event.detail})" if event.detail else ""
+    return (
+        f"{event.offering_id} had {event.granted} of {event.requested} spot that were asked for"
+        f"{why}, ended at once for {cost:,.2f} USD"
+    )
+
+
 def _of_parking(event: Event) -> str | None:
     if not isinstance(event, EntryParked):
         return None
@@ -170,6 +189,8 @@ def _of_instances(event: Event) -> str | None:
             return f"{', '.join(event.instance_ids)} gone without our asking"
         case LaunchRefused():
             return _refusal(event)
+        case ProbeCommanded() | OfferingProbed():
+            return probe_text(event)
         case CostAccrued() if not event.instances:
             copied = usd_from_micro_usd(event.cost_micro_usd)
             return f"its checkpoint was copied to {event.offering_id} for {copied:,.2f} USD"

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from spotline.application.cloud_actuator.absence import end_unattended
 from spotline.application.cloud_actuator.agreeing import Agreeing
-from spotline.application.cloud_actuator.charging import unless_charged
+from spotline.application.cloud_actuator.charging import billed, unless_charged
 from spotline.application.cloud_actuator.fencing import FencedCloud
 from spotline.application.cloud_actuator.gangs import gangs_of
 from spotline.application.cloud_actuator.gating import GatedCloud, LiveGate
@@ -45,6 +45,7 @@ from spotline.application.cloud_actuator.ports import (
     LedgerEntry,
     OwnerFenced,
 )
+from spotline.application.cloud_actuator.probing import end_probes, with_probes
 from spotline.application.cloud_actuator.reconciling import CloudNews, Reconciliation, hear, look
 from spotline.application.cloud_actuator.reporting import (
     adopted_launch,
@@ -69,7 +70,7 @@ from spotline.contracts.errors import InvariantViolation
 from spotline.domain.events.capacity import CapacityReported
 from spotline.domain.events.event import Event
 from spotline.domain.events.lifecycle import AdmissionRecorded
-from spotline.domain.ledger.billing import Charge, HeldInterval, SlotPrices, bill
+from spotline.domain.ledger.billing import Charge
 from spotline.domain.ledger.instance_life import next_look_ns
 from spotline.domain.ledger.intents import HeldInstance
 
@@ -254,7 +255,7 @@ class CloudActuation:
         self._unattended = away.lost
         charges: Sequence[Charge] = ()
         for prices in request.unbilled:
-            charges = (*charges, *bill(await self._intervals(prices), prices))
+            charges = (*charges, *await billed(self._ledger, prices))
         charges = [away.marked(charge) for charge in charges]
         fresh, charges = await unless_charged(self._ledger, charges)
         answers: tuple[Event, ...] = (
@@ -291,7 +292,7 @@ class CloudActuation:
             await self._look_first(at, lives)
         cooldowns = await self._cooldowns(at)
         held = await self._ledger.held()
-        done = await self._carry_out(request, held, lives, cooldowns)
+        done = await self._carry_out(with_probes(request, held), held, lives, cooldowns)
         news = untold(held, request.log, request.commands, lives) - done.ended.keys()
         running = held_after(held, done.launched, done.ended)
         lost = [instance for instance in held if instance.instance_id in done.dropped]
@@ -325,11 +326,12 @@ class CloudActuation:
         if settled and request.last:
             await self._ledger.record(replace(entry, call_key=""))
             entry = LedgerEntry(call_key=key, slot=at.slot)
-            charges = (*charges, *bill(await self._intervals(request.prices), request.prices))
+            charges = (*charges, *await billed(self._ledger, request.prices))
         fresh, charges = await unless_charged(self._ledger, charges)
         answers: tuple[Event, ...] = (
             *agreed,
             *launch_outcomes(done.excepted, done.refusals, request),
+            *done.probed,
             *notices(told.notices, at),
             *withdrawals(told.withdrawn, at),
             *losses(lost, at, lost_s),
@@ -391,6 +393,7 @@ class CloudActuation:
                 urgent=request.urgent,
             ),
         )
+        await end_probes(self._cloud, self._ledger, request, done, lives)
         self._left.leave({name: free[name] for name in done.ended if name in free})
         return done
 
@@ -494,6 +497,3 @@ class CloudActuation:
         if self._settling is not None:
             self._settling.note(found.ended, lives.now_ns)
         self._options.on_look(found)
-
-    async def _intervals(self, prices: SlotPrices) -> Sequence[HeldInterval]:
-        return await self._ledger.intervals(prices.slot, prices.slot_s)

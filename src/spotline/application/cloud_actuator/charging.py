@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from spotline.application.cloud_actuator.ports import Ledger
 from spotline.domain.events.agreement import IncarnationBegun
 from spotline.domain.events.market import SlotOpened
-from spotline.domain.ledger.billing import Charge
+from spotline.domain.ledger.billing import Charge, SlotPrices, bill
 
 
 def resumed_behind(before: SlotOpened | None, resumed_slot: int, begun: IncarnationBegun) -> int:
@@ -35,6 +35,11 @@ def charged_by(before: SlotOpened | None, resumed_slot: int, opened: SlotOpened)
     if before is None or before.last:
         return range(0)
     return range(before.slot, opened.slot)
+
+
+async def billed(ledger: Ledger, prices: SlotPrices) -> tuple[Charge, ...]:
+    """What was held in a slot, at its prices."""
+    return bill(await ledger.intervals(prices.slot, prices.slot_s), prices)
 
 
 async def unless_charged(

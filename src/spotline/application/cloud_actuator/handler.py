@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from spotline.application.account_modes import note_mode
 from spotline.application.cloud_actuator.charging import charged_by, resumed_behind
@@ -28,6 +29,7 @@ from spotline.application.cloud_actuator.messages import (
     SignalRequest,
     StoppedLaunch,
 )
+from spotline.application.cloud_actuator.probing import command_of
 from spotline.application.cloud_actuator.proof import PROVEN_BY, Proofs
 from spotline.application.slot_checks import check_slot, slot_of
 from spotline.application.spec import NOTHING, Call, CallSpec, Context, Outcome, Spec, Timer
@@ -51,6 +53,8 @@ from spotline.domain.events.capacity import (
     InterruptionNoticed,
     InterruptionWithdrawn,
     LaunchRefused,
+    OfferingProbed,
+    ProbeCommanded,
     ProvisioningCommanded,
     SlotDecided,
 )
@@ -85,6 +89,8 @@ from spotline.domain.market.offering import CapacityType, Offering
 from spotline.domain.policies.answer import DecisionReason
 from spotline.domain.units import NS_PER_S
 
+AnyCommand = TypeVar("AnyCommand", ProvisioningCommanded, ProbeCommanded)
+
 OPEN_SLOT = "cloud.open_slot"
 APPLY_REVISION = "cloud.apply_revision"
 SIGNALLED = "cloud.signalled"
@@ -99,6 +105,7 @@ _OBSERVED = (
     CapacityLost,
     InstancesEnded,
     CapacityReported,
+    OfferingProbed,
     CostAccrued,
 )
 
@@ -110,6 +117,7 @@ SPEC = Spec(
         MarketOpened,
         SlotOpened,
         ProvisioningCommanded,
+        ProbeCommanded,
         SlotDecided,
         PipelineProvisioningCommanded,
         CapacitySignalled,
@@ -152,7 +160,7 @@ SPEC = Spec(
 
 @dataclass(slots=True, kw_only=True)
 class ActuateState:
-    """The open slot with its prices, the slots still to be billed, and the waiting commands.
+    """The open slot with its prices, the slots still to be billed, the waiting commands and probes.
 
     `pipelines` are commands that wait for a revision, by job and offering; `carried` those that go
     with the revision decided last. `freezes` say where nothing is bought, `log` is what ledger and
@@ -169,6 +177,7 @@ class ActuateState:
     prices: dict[str, OfferingPrice] = field(default_factory=dict)
     unbilled: tuple[SlotPrices, ...] = ()
     commands: list[ProvisioningCommanded] = field(default_factory=list)
+    probes: list[ProbeCommanded] = field(default_factory=list)
     pipelines: dict[tuple[str, str], PipelineProvisioningCommanded] = field(default_factory=dict)
     carried: tuple[ProvisioningCommanded, ...] = ()
     freezes: Freezes = field(default_factory=Freezes)
@@ -202,13 +211,8 @@ class ActuateHandler:
                 _open(state, event)
         elif isinstance(event, IncarnationBegun):
             state.resumed_slot = resumed_behind(state.opened, state.resumed_slot, event)
-        elif isinstance(event, ProvisioningCommanded) and _is_due(state, event.slot):
-            # What an earlier revision left behind was never decided and never will be.
-            same = (event.slot, event.revision)
-            state.commands = [
-                command for command in state.commands if (command.slot, command.revision) == same
-            ]
-            state.commands.append(event)
+        elif isinstance(event, ProvisioningCommanded | ProbeCommanded):
+            _take_command(state, event)
         elif isinstance(event, PipelineProvisioningCommanded):
             _put_off(state, event)
         elif isinstance(event, BuyingFrozen):
@@ -274,16 +278,14 @@ class ActuateHandler:
             raise Unfit("slot", f"one that has opened ({last})", event.slot)
         if event.slot < opened.slot:
             return NOTHING
-        commands = tuple(
-            command
-            for command in state.commands
-            if (command.slot, command.revision) == (event.slot, event.revision)
-        )
+        commands = tuple(_of_revision(state.commands, event.slot, event.revision))
         if len(commands) != event.commands:
             came = f"{len(commands)}, as many as came of revision {event.revision} before it"
             raise Unfit("commands", came, event.commands)
         commands = (*commands, *state.carried)
-        commanded = sorted({command.target.offering_id for command in commands})
+        probes = tuple(_of_revision(state.probes, event.slot, event.revision))
+        launches = (*commands, *map(command_of, probes))
+        commanded = sorted({command.target.offering_id for command in launches})
         request = ApplyRevisionRequest(
             revision=event.revision,
             at=_moment(opened, event.offset_s),
@@ -291,13 +293,14 @@ class ActuateHandler:
             commands=commands,
             # What comes after a market's end is billed already.
             last=opened.last and event.offset_s < opened.slot_s,
+            probes=probes,
         )
         places = tuple(state.places[name] for name in commanded if name in state.places)
         call = _called(APPLY_REVISION, request)
         request = replace(
             request,
             places=places,
-            stops=_stops(state, commands),
+            stops=_stops(state, launches),
             log=log,
             urgent=_urgent(state, commands),
             limits=tuple(event.limit for event in state.limits_set.values()),
@@ -371,9 +374,18 @@ def _put_off(state: ActuateState, event: PipelineProvisioningCommanded) -> None:
     )
 
 
-def _is_due(state: ActuateState, slot: int) -> bool:
-    """Whether a command is not of a slot that is over: it must not drop those of the open one."""
-    return state.opened is None or slot >= state.opened.slot
+def _take_command(state: ActuateState, event: ProvisioningCommanded | ProbeCommanded) -> None:
+    """Keep a command of the open slot; what an earlier revision left was never decided, nor will be."""
+    if state.opened is not None and event.slot < state.opened.slot:
+        return
+    if isinstance(event, ProbeCommanded):
+        state.probes = [*_of_revision(state.probes, event.slot, event.revision), event]
+    else:
+        state.commands = [*_of_revision(state.commands, event.slot, event.revision), event]
+
+
+def _of_revision(commands: Sequence[AnyCommand], slot: int, revision: int) -> list[AnyCommand]:
+    return [each for each in commands if (each.slot, each.revision) == (slot, revision)]
 
 
 def _of_open_slot(state: ActuateState, decided: SlotDecided) -> bool:

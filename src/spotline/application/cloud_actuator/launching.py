@@ -21,7 +21,12 @@ from spotline.application.cloud_actuator.ports import (
 from spotline.application.cloud_actuator.reporting import ledger_launch, released, result_of
 from spotline.application.cloud_actuator.taken_back import LEFT
 from spotline.contracts.errors import ProviderUnavailable, Throttled, UnknownOutcome
-from spotline.domain.events.capacity import LaunchRefused, ProvisioningCommanded, RefusalClass
+from spotline.domain.events.capacity import (
+    LaunchRefused,
+    OfferingProbed,
+    ProvisioningCommanded,
+    RefusalClass,
+)
 from spotline.domain.ledger.caps import JOB_CAP, Permit, excepted_from, limited, stood_against
 from spotline.domain.ledger.cooldowns import (
     Cooldown,
@@ -137,7 +142,8 @@ class CooldownsInHand:
 class Done:
     """What carrying out a revision's intents came to; `dropped` are ended though nobody asked.
 
-    `excepted` are launches that were made against a stop or a limit, and how many came of each.
+    `excepted` are launches that were made against a stop or a limit, and how many came of each,
+    `probed` what probes were granted.
     """
 
     results: list[IntentResult] = field(default_factory=list)
@@ -146,6 +152,7 @@ class Done:
     ended: dict[str, LedgerEnd] = field(default_factory=dict)
     dropped: set[str] = field(default_factory=set)
     excepted: list[tuple[Intent, Launch, int]] = field(default_factory=list)
+    probed: list[OfferingProbed] = field(default_factory=list)
 
 
 def wanted_of(

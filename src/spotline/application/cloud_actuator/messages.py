@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from spotline.application.cloud_actuator.log_fold import LogView
 from spotline.domain.canonical import canonical_as
-from spotline.domain.events.capacity import ProvisioningCommanded
+from spotline.domain.events.capacity import ProbeCommanded, ProvisioningCommanded
 from spotline.domain.ledger.billing import SlotPrices
 from spotline.domain.ledger.cooldowns import OfferingPlace
 from spotline.domain.ledger.job_records import JobRecord
@@ -57,7 +57,7 @@ class StoppedLaunch:
 @canonical_as(
     "ApplyRevisionRequest",
     "revision at prices commands last",
-    later="places stops log urgent limits",
+    later="places stops log urgent limits probes",
 )
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplyRevisionRequest:
@@ -66,7 +66,7 @@ class ApplyRevisionRequest:
     `places` are those of the offerings commanded, as far as known, `stops` what stands against
     launches, `log` what the log says by now, `urgent` the commands whose on-demand a deadline cannot
     wait for any longer, `limits` what people have set in the place of stated ones; they are no part of
-    its digest.
+    its digest. `probes` are launched behind all commands, and ended at once.
     """
 
     revision: int
@@ -79,6 +79,7 @@ class ApplyRevisionRequest:
     log: LogView | None = field(default=None, repr=False, compare=False)
     urgent: frozenset[str] = field(default=frozenset(), repr=False, compare=False)
     limits: tuple[NewLimit, ...] = field(default=(), repr=False, compare=False)
+    probes: tuple[ProbeCommanded, ...] = ()
 
     @property
     def replacing(self) -> frozenset[str]:

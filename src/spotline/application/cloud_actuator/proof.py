@@ -18,6 +18,7 @@ from spotline.domain.events.allocation import AllocationDecided
 from spotline.domain.events.capacity import (
     CapacityReported,
     CostAccrued,
+    ProbeCommanded,
     ProvisioningCommanded,
     SlotDecided,
 )
@@ -181,6 +182,8 @@ class Proofs:
                 self._check_decision(event)
             case ProvisioningCommanded() if event.slot >= self.slot:
                 self._check_command(event, waiting, closed)
+            case ProbeCommanded() if event.slot >= self.slot:
+                self._check_probe(event)
             case SlotDecided() if event.slot == self.slot:
                 self._check_revision(event.revision)
             case PlacementDecided() | PlacementEnded():
@@ -274,6 +277,17 @@ class Proofs:
         if event.target.spot + event.target.on_demand:
             expected = "of no instance: nothing is decided for it there"
             raise Unproven("target", expected, _said((event.target,)))
+
+    def _check_probe(self, event: ProbeCommanded) -> None:
+        """A probe is of an admitted job, where that can run, and for no more than it could hold."""
+        self._check_slot(event.slot)
+        self._check_revision(event.revision)
+        job = self._submitted(event.job_id)
+        if event.job_id not in self.admitted:
+            raise Unproven("job_id", "a job that was admitted", event.job_id)
+        self._check_offering(job, event.offering_id)
+        if not 0 < event.instances <= job.max_instances:
+            raise Unproven("instances", f"in 1..{job.max_instances}", event.instances)
 
     # --- pipelines ----------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from spotline.application.allocator.happenings import probe_text
 from spotline.application.explaining.facts import DecidedTurn, counted, lot_text, usd_text
 from spotline.application.explaining.messages import CauseLink
 from spotline.domain.events.allocation import AllocationAnswered, AllocationDecided, CallOutcome
@@ -14,6 +15,8 @@ from spotline.domain.events.capacity import (
     CostAccrued,
     InterruptionNoticed,
     LaunchRefused,
+    OfferingProbed,
+    ProbeCommanded,
     ProvisioningCommanded,
 )
 from spotline.domain.events.event import Event
@@ -144,6 +147,8 @@ def _came_of_it(event: Event, found: TrailEvent, trail: Trail, turn: DecidedTurn
                 wanted = f"nothing on {event.target.offering_id}"
             copy = event.transfer_cost_micro_usd
             return f"commanded: {wanted}" + (f", a copy for {usd_text(copy)}" if copy else "")
+        case ProbeCommanded() | OfferingProbed():
+            return probe_text(event)
         case LaunchRefused():
             name = event.capacity_type.value.replace("_", "-")
             return f"refused: {event.granted} of {event.requested} {name} granted: {event.detail}"

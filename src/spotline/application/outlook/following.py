@@ -19,7 +19,12 @@ from spotline.application.selector.learning import learner_of
 from spotline.application.selector.options import SelectorOptions
 from spotline.application.selector.state import SelectorState, state_at_start
 from spotline.domain.events.allocation import AllocationAnswered, ShadowPricesUpdated
-from spotline.domain.events.capacity import LaunchRefused, SlotDecided
+from spotline.domain.events.capacity import (
+    LaunchRefused,
+    OfferingProbed,
+    ProbeCommanded,
+    SlotDecided,
+)
 from spotline.domain.events.event import Event
 from spotline.domain.events.forecast import ForecastOverdue
 from spotline.domain.events.law import MarketLawLearned, ValueTableReady
@@ -43,7 +48,9 @@ FOLLOWED = (
     LaunchRefused,
     LimitReached,
     MarketLawLearned,
+    OfferingProbed,
     PolicyWeightsUpdated,
+    ProbeCommanded,
     ShadowPricesUpdated,
     SlotDecided,
     ValueTableReady,

@@ -18,6 +18,8 @@ from spotline.domain.events.allocation import AllocationAnswered, ShadowPricesUp
 from spotline.domain.events.capacity import (
     CapacitySignalled,
     InstancesEnded,
+    OfferingProbed,
+    ProbeCommanded,
     ProvisioningCommanded,
 )
 from spotline.domain.events.event import Event
@@ -41,6 +43,7 @@ PAGE_EVENTS: tuple[type[Event], ...] = (
     *(ForecastIssued, ForecastOverdue, MarketLawLearned, PolicyWeightsUpdated),
     *(AllocationAnswered, ProvisioningCommanded, PipelineProvisioningCommanded),
     *(CapacitySignalled, InstancesEnded, AdmissionRecorded),
+    *(ProbeCommanded, OfferingProbed),
     *(LimitReached, LimitSet, BuyingExcepted, QuoteQuarantined, OrphanReapRequested),
 )
 """What pages are folded from beside what the views are: why things are as they are."""

@@ -15,6 +15,7 @@ from spotline.application.selector.leaving import NextHome, can_stay, way_out, w
 from spotline.application.selector.limiting import task_at_limit
 from spotline.application.selector.offered_money import task_under_own_caps, task_within_spending
 from spotline.application.selector.options import SelectorOptions
+from spotline.application.selector.probing import probe_odds
 from spotline.application.selector.rescuing import RescueRoom
 from spotline.application.selector.state import SelectorState
 from spotline.application.selector.tenant_savings import tenant_weights
@@ -107,7 +108,7 @@ def _task_here(
         holding=lot_of(run.offering_id, now.holding.spot, now.holding.on_demand),
         interrupted=bool(state.offset_s and run.lost),
         pending_overhead_s=now.pending_overhead_s,
-        spent_micro_usd=run.spent_micro_usd + run.transfer_cost_micro_usd,
+        spent_micro_usd=run.spent_micro_usd + run.transfer_cost_micro_usd + run.probed_micro_usd,
         memory=run.memory,
         # The safety net expects nothing of spot where what was held has just done nothing.
         spot_firm=options.spot_firm and not run.stands_still,
@@ -179,6 +180,7 @@ def _alternatives(
                 rescue_instances=rescue_instances,
                 notice_lead_s=state.lead_s(run.job, offering_id),
                 spot_risk_ppm=_spot_risk_ppm(state, run, offering_id),
+                probe=probe_odds(state, run, offering_id, options),
             )
         )
     return tuple(found)

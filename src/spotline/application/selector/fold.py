@@ -25,6 +25,7 @@ from spotline.application.selector.holding import (
 from spotline.application.selector.job_run import JobRun, RunPhase
 from spotline.application.selector.job_table import JobTable
 from spotline.application.selector.options import SelectorOptions
+from spotline.application.selector.probing import note_probe
 from spotline.application.selector.sampling import path_sampler
 from spotline.application.selector.spent import note_billed, note_ended, note_launched, note_spent
 from spotline.application.selector.state import SelectorState, SlotPhase
@@ -42,6 +43,8 @@ from spotline.domain.events.capacity import (
     CapacityReported,
     CostAccrued,
     LaunchRefused,
+    OfferingProbed,
+    ProbeCommanded,
     SlotDecided,
 )
 from spotline.domain.events.event import Event
@@ -119,6 +122,8 @@ def fold(state: SelectorState, event: Event, options: SelectorOptions) -> None:
             note_mode(state.freezes, event)
         case LimitSet():
             state.limits_set[event.at] = event
+        case ProbeCommanded() | OfferingProbed():
+            note_probe(state, event, options)
         case _:
             _fold_slot(state, event, options)
 

@@ -40,6 +40,7 @@ from spotline.application.selector.loads import loads_of, most_of, together
 from spotline.application.selector.offering_choice import best_offering
 from spotline.application.selector.options import SelectorOptions
 from spotline.application.selector.parked_entries import frozen_by, unfrozen_by
+from spotline.application.selector.probing import probes_of
 from spotline.application.selector.recomputing import recomputed_answer
 from spotline.application.selector.repricing import repriced, tables_repriced
 from spotline.application.selector.rescuing import RescueRoom
@@ -69,6 +70,8 @@ from spotline.domain.events.capacity import (
     InterruptionNoticed,
     InterruptionWithdrawn,
     LaunchRefused,
+    OfferingProbed,
+    ProbeCommanded,
     ProvisioningCommanded,
     SlotDecided,
 )
@@ -116,6 +119,7 @@ _DECIDES = (
     JobRetryScheduled,
     AllocationDecided,
     ProvisioningCommanded,
+    ProbeCommanded,
     SlotDecided,
     PolicyWeightsUpdated,
     ValueTableRequested,
@@ -141,6 +145,7 @@ SPEC = Spec(
         LaunchRefused,
         CapacityLost,
         CapacityReported,
+        OfferingProbed,
         CostAccrued,
         MarketLawLearned,
         ValueTableReady,
@@ -390,7 +395,8 @@ class SelectHandler:
         answers: Sequence[JobAnswer] = event.answers
         if event.outcome is not CallOutcome.ANSWERED:
             answers = fallback_answers(state, self._held_to(state))
-        return (*repriced(state), *self._finished(state, answers, ctx))
+        finished = self._finished(state, answers, ctx)
+        return (*repriced(state), *probes_of(state, event, finished, ctx, self._options), *finished)
 
     def _finished(
         self, state: SelectorState, answers: Sequence[JobAnswer], ctx: Context

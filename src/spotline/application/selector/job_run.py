@@ -57,7 +57,7 @@ class JobRun:
     rates, or its owner has changed it (`mixed`), they are those of no one job; `paths` are where their
     sampled counts stand. `moves` counts those
     that copied a checkpoint, which has cost `egress_micro_usd` in all, `transfer_cost_micro_usd` of
-    it in this slot. It was `copied_in_vain` if a limit refused all that it moved for and it has held nothing since.
+    it in this slot; probes for it have cost `probed_micro_usd` in this slot. It was `copied_in_vain` if a limit refused all that it moved for and it has held nothing since.
 
     `generation` is the latest start of the program that was heard of, `saved_quanta` what its
     newest checkpoint holds, written by `saved_at` (generation and step) where that is known,
@@ -68,8 +68,7 @@ class JobRun:
 
     `on_demand_quote_micro_usd` is what all of it would have cost on on-demand when it was admitted;
     it `is_limited` if limits were on then. `at_limit` is the last that was said of a limit that it
-    has reached. `rate_reports` counts reports of its progress, by which its rates are known. It was
-    `left_alone` if it ran in slots that nobody opened.
+    has reached. `rate_reports` counts reports of its progress, by which its rates are known. It was `left_alone` if it ran in slots that nobody opened.
     """
 
     job: Job
@@ -94,6 +93,7 @@ class JobRun:
     spent_micro_usd: int = 0
     transfer_cost_micro_usd: int = 0
     egress_micro_usd: int = 0
+    probed_micro_usd: int = 0
     copied_in_vain: bool = False
     last_slot_cost_micro_usd: int = 0
     last_slot_lots: tuple[Lot, ...] = ()
@@ -405,7 +405,7 @@ class JobRun:
             on_demand_micro_usd=on_demand_price,
         )
         cost = self._cost(held, price, program.slot_s)
-        self.transfer_cost_micro_usd = 0
+        self.transfer_cost_micro_usd = self.probed_micro_usd = 0
         self.state = self._as_reported(self.state)
         self.last_slot_cost_micro_usd = cost
         self.spent_micro_usd += cost
@@ -433,7 +433,8 @@ class JobRun:
         )
         _, held = self._through(offset_s)
         spot = [(at_s, self.lots(Holding(spot=holding.spot))) for at_s, holding in held]
-        on_spot = lots_cost_micro_usd(spot, {self.offering_id: price}, offset_s)
+        on_spot = self.probed_micro_usd
+        on_spot += lots_cost_micro_usd(spot, {self.offering_id: price}, offset_s)
         return (
             (CapacityType.SPOT, on_spot),
             (CapacityType.ON_DEMAND, self._cost(held, price, offset_s) - on_spot),
@@ -442,7 +443,7 @@ class JobRun:
     def _cost(self, held: list[tuple[int, Holding]], price: OfferingPrice, until_s: int) -> int:
         steps = [(offset_s, self.lots(holding)) for offset_s, holding in held]
         cost = lots_cost_micro_usd(steps, {self.offering_id: price}, until_s)
-        return cost + self.transfer_cost_micro_usd
+        return cost + self.transfer_cost_micro_usd + self.probed_micro_usd
 
     def _as_reported(self, now: JobProgress) -> JobProgress:
         """A live job's own word replaces the formula.

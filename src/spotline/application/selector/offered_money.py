@@ -42,7 +42,10 @@ def _costs_now(
     """What the open slot has cost a job until now, by capacity type."""
     if not state.offset_s:
         # A copy is paid for as its move is decided, and counts as on-demand.
-        return ((CapacityType.ON_DEMAND, run.transfer_cost_micro_usd),)
+        return (
+            (CapacityType.SPOT, run.probed_micro_usd),
+            (CapacityType.ON_DEMAND, run.transfer_cost_micro_usd),
+        )
     quote = quotes[run.offering_id]
     prices = quote.spot_price_micro_usd, quote.on_demand_price_micro_usd
     return run.costs_until(prices, state.offset_s)

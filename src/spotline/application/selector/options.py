@@ -8,11 +8,13 @@ from functools import lru_cache
 from typing import Any
 
 from spotline.domain.beliefs.count_paths import FEEDBACK_PATHS, MOST_PATHS
+from spotline.domain.beliefs.probes import ProbeRation
 from spotline.domain.beliefs.stock_laws import named_stock
 from spotline.domain.crowd.fairness import shares_of
 from spotline.domain.limits.spending import Spending, spending_of
 from spotline.domain.market.prior_laws import named_priors, shipped_priors
 from spotline.domain.selection.rules import DEFAULT_RULE, RULES
+from spotline.domain.units import micro_usd_from_usd
 
 MOST_FAIRNESS = 1_000.0
 
@@ -80,6 +82,10 @@ class SelectorOptions:
     the default: a launch waits no longer than one of the past did. With `belief_paths` feedback is the mean over so
     many paths of believed counts; 0: that of one path which all jobs share.
 
+    With `probes` offerings whose counts are believed are asked for spot that is ended at once, where knowing
+    is worth more than it costs (ADR 0084): so many in a slot at most, one of an offering in
+    `probe_rest_slots`, for no more than `probe_usd_per_hour`. 0, the default and as in older logs: none.
+
     Raises
     ------
     ValueError
@@ -120,6 +126,9 @@ class SelectorOptions:
     brief_search: bool = False
     spreads_homes: bool = False
     rescues_soft_deadlines: bool = False
+    probes: int = 0
+    probe_rest_slots: int = 2
+    probe_usd_per_hour: float = 1.0
 
     def __post_init__(self) -> None:
         if self.rule not in RULES:
@@ -136,9 +145,12 @@ class SelectorOptions:
         for name in (
             *("horizon_jobs", "rehearsals", "rehearsals_per_job", "history_slots"),
             *("most_revisions", "egress_usd_per_gb", "zone_egress_usd_per_gb", "limit_grace_s"),
+            *("probes", "probe_usd_per_hour"),
         ):
             if not 0 <= getattr(self, name) < math.inf:
                 raise ValueError(f"{name} must be finite and >= 0, was {getattr(self, name)}")
+        if self.probe_rest_slots < 1:
+            raise ValueError(f"probe_rest_slots must be >= 1, was {self.probe_rest_slots}")
         if not 1 <= self.fairness <= MOST_FAIRNESS:
             raise ValueError(f"fairness must lie in 1..{MOST_FAIRNESS}, was {self.fairness}")
         try:
@@ -155,6 +167,15 @@ class SelectorOptions:
     def is_fair(self) -> bool:
         """Whether bids of tenants count by what they had."""
         return self.clearing and self.fairness > 1
+
+    @property
+    def probe_ration(self) -> ProbeRation:
+        """How often offerings are asked."""
+        return ProbeRation(
+            most_per_slot=self.probes,
+            rest_slots=self.probe_rest_slots,
+            micro_usd_per_hour=micro_usd_from_usd(self.probe_usd_per_hour),
+        )
 
     @property
     def limits_on_spending(self) -> Spending:

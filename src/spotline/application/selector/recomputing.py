@@ -32,6 +32,10 @@ def recomputed_answer(call: Call, recorded: Event) -> Recomputed:
         return Recomputed(answer=answer, performed=False)
     again = allocate(request)
     answer = replace(
-        answer, answers=again.answers, spot_worth=again.spot_worth, fairness=again.fairness
+        answer,
+        answers=again.answers,
+        spot_worth=again.spot_worth,
+        fairness=again.fairness,
+        probe_worths=again.probe_worths,
     )
     return Recomputed(answer=answer)

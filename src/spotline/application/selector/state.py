@@ -11,6 +11,7 @@ from spotline.application.allocation.tasks import program_of
 from spotline.application.allocation.value_tables import surcharged, table_spec
 from spotline.application.selector.job_run import JobRun, RunPhase
 from spotline.application.selector.options import SelectorOptions
+from spotline.domain.beliefs.probes import ProbeBook
 from spotline.domain.beliefs.spot_beliefs import SpotBeliefs
 from spotline.domain.beliefs.stock_beliefs import StockBeliefs
 from spotline.domain.crowd.shadow_prices import ShadowPrices
@@ -69,7 +70,7 @@ class SelectorState:
     `reclaimed` are offerings of which the market took spot back as the slot opened, with `clearing`.
     `beliefs` are those of spot counts that nobody publishes, None where plenty is assumed,
     `stock_beliefs` those of on-demand stock, None where only the past of it counts.
-    `shadow` are the shadow prices, None where tables count on none.
+    `probes` are those that were sent of late. `shadow` are the shadow prices, None where tables count on none.
     `heard` is the slot as it was opened, `opened` the same with the quotes that it lacked.
     """
 
@@ -81,6 +82,7 @@ class SelectorState:
     clearing: bool = False
     rescue_room: bool = False
     beliefs: SpotBeliefs | None = None
+    probes: ProbeBook = field(default_factory=ProbeBook)
     stock_beliefs: StockBeliefs | None = None
     shadow: ShadowPrices | None = None
     reclaimed: frozenset[str] = frozenset()

@@ -33,7 +33,10 @@ def fleet(
     only: Annotated[
         list[str] | None, typer.Option("--cell", help="Cell to run: MARKET/N/LOAD/START.")
     ] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="Crowds per cell, of seeds 1, 2, ...")] = 1,
+    seeds: Annotated[
+        int, typer.Option(min=1, help="Crowds per cell, of seeds one after the other.")
+    ] = 1,
+    first_seed: Annotated[int, typer.Option(min=1, help="The first of these seeds.")] = 1,
     processes: Annotated[int, typer.Option(min=1, help="Crowds that run at a time.")] = 2,
     clearing: Annotated[
         bool, typer.Option(help="Clear the bids of all jobs together, as `up` does.")
@@ -47,6 +50,12 @@ def fleet(
     censored: Annotated[
         bool, typer.Option(help="Hide counts: what spot there is shows only by asking for it.")
     ] = False,
+    probes: Annotated[
+        int,
+        typer.Option(
+            min=0, help="With --censored: ask so many offerings in a slot, where knowing pays."
+        ),
+    ] = 0,
     resume: Annotated[
         list[Path] | None,
         typer.Option(help="Figures of earlier runs (--json): their cells are not run again."),
@@ -74,6 +83,7 @@ def fleet(
         clearing=clearing,
         shadow_prices=clearing and shadow_prices,
         fairness=fairness,
+        probes=probes if censored else 0,
     )
     console = open_console()
     tell = teller(console)
@@ -85,7 +95,7 @@ def fleet(
         information = Information.CENSORED if censored else Information.FULL
         options = FleetOptions(
             data=data,
-            seeds=tuple(range(1, seeds + 1)),
+            seeds=tuple(range(first_seed, first_seed + seeds)),
             processes=processes,
             selector=where_uncounted(selector) if censored else selector,
             information=information,

@@ -13,6 +13,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 import numpy.typing as npt
 
+from spotline.domain.beliefs.probes import ProbeOdds
 from spotline.domain.market.law import (
     AGE_STARTS,
     MarketLaw,
@@ -148,6 +149,22 @@ class CountBelief:
         level = int(np.flatnonzero(upward[1:] >= chance).size)
         return 0 if not level else most_of(level)
 
+    def probe_odds(self, wanted: int) -> ProbeOdds:
+        """What asking for so many now would tell of the next slot."""
+        granted = self.chance_of(wanted)
+        found = CountBelief(laws=self.laws, mass=self.mass)
+        found.observe(wanted)
+        found.advance()
+        missed = CountBelief(laws=self.laws, mass=self.mass)
+        missed.observe(0, wanted - 1)
+        missed.advance()
+        return ProbeOdds(
+            granted_ppm=_ppm(granted),
+            risk_if_granted_ppm=_ppm(1.0 - found.chance_of(wanted)),
+            risk_if_refused_ppm=_ppm(1.0 - missed.chance_of(wanted)),
+            run_state=self.run_state(wanted, UNBOUNDED),
+        )
+
     def run_state(self, least: int, most: int) -> int:
         """The likeliest run state of those with a count from `least` to `most`."""
         low, high = _SPACE.level_of(least), _SPACE.level_of(most)
@@ -196,6 +213,10 @@ class CountBelief:
             run_ppb=quantised_rows(run / run.sum(axis=1, keepdims=True)),
             price_ppb=price.price_ppb,
         )
+
+
+def _ppm(chance: float) -> int:
+    return min(PPM, max(0, round(chance * PPM)))
 
 
 def most_of(level: int) -> int:

@@ -36,7 +36,8 @@ class BelievedOffering:
 
     `path` is the law and the run state of one path that its counts may have taken. `room` is how many
     more than are held a refusal leaves possible, -1 where nothing was refused. Before `cool_until_ns`
-    the cloud is not asked: what is refused until then says nothing. `levels_seen` are the least and the
+    the cloud is not asked: what is refused until then says nothing. `shown` is the most that a probe
+    of the open slot was granted. `levels_seen` are the least and the
     greatest level that the slot settled last may have had, `foreseen` how likely that was before.
     """
 
@@ -45,8 +46,14 @@ class BelievedOffering:
     path: tuple[int, int] = (-1, 0)
     room: int = -1
     cool_until_ns: int = 0
+    shown: int = 0
     levels_seen: tuple[int, int] = (0, len(LEVEL_STARTS) - 1)
     foreseen: float = 1.0
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether a refusal or a loss has shown in the open slot how much there is."""
+        return self.room >= 0
 
     def to_ask_for(self, quote: Quote, held: int, opened_ns: int, slot_s: int) -> int:
         """The largest count that is worth asking for now, at least what is held.
@@ -69,6 +76,18 @@ class BelievedOffering:
         self.note_room(0 if granted else requested - 1)
         self.cool_until_ns = now_ns + retry_after_s * NS_PER_S
 
+    def note_probed(self, requested: int, granted: int, now_ns: int, retry_after_s: int) -> None:
+        """Take what a probe has found; nothing is held where it was sent.
+
+        Where fewer were granted that was for want of capacity: no other refusal tells of the market.
+        """
+        self.shown = max(self.shown, granted)
+        if granted == requested or now_ns < self.cool_until_ns:
+            return
+        # A gang may come in full or not at all.
+        self.note_room(granted or requested - 1)
+        self.cool_until_ns = now_ns + retry_after_s * NS_PER_S
+
     def note_room(self, room: int) -> None:
         """Take that there are at most `room` more than are held."""
         self.room = room if self.room < 0 else min(self.room, room)
@@ -76,8 +95,10 @@ class BelievedOffering:
     def settle(self, name: str, slot: int, held: int) -> int:
         """End the open slot with so many held; returns the count of the path in it."""
         most = UNBOUNDED if self.room < 0 else held + self.room
-        self.foreseen = self.belief.observe(held, most)
-        low, high = self.levels_seen = _level(held), _level(most)
+        least, self.shown = max(held, self.shown), 0
+        most = max(least, most)
+        self.foreseen = self.belief.observe(least, most)
+        low, high = self.levels_seen = _level(least), _level(most)
         self.room = -1
         law, state = self.path
         chance = uniform(0, "path of counts", name, slot)
@@ -89,7 +110,7 @@ class BelievedOffering:
             drawn = int(np.searchsorted(reached, chance * reached[-1], side="right"))
             law, state = divmod(drawn, self.belief.mass.shape[1])
         self.path = law, state
-        return max(held, LEVEL_STARTS[state // _AGES])
+        return max(least, LEVEL_STARTS[state // _AGES])
 
 
 @dataclass(slots=True, kw_only=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from spotline.domain.beliefs.probes import ProbeWorth
 from spotline.domain.crowd.fairness import SlotFairness
 from spotline.domain.jobs.lot import Lot
 from spotline.domain.policies.answer import DecisionReason, JobAnswer, Move, SpotWorth, Yielded
@@ -25,6 +26,7 @@ class AllocationAnswered:
 
     `spot_worth` is what scarce spot was worth to all jobs, by offering id, where bids were cleared,
     `fairness` what fairness between tenants cost, None where it was not asked for.
+    `probe_worths` is what asking would be worth where a probe may be sent, by job and offering.
     """
 
     slot: int
@@ -35,6 +37,7 @@ class AllocationAnswered:
     detail: str = ""
     spot_worth: tuple[SpotWorth, ...] = ()
     fairness: SlotFairness | None = None
+    probe_worths: tuple[ProbeWorth, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

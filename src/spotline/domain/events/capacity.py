@@ -193,3 +193,50 @@ class SlotDecided:
     offset_s: int
     commands: int
     fairness_cost_micro_usd: int = 0
+
+
+@canonical_as(
+    "ProbeCommanded",
+    "command_id job_id tenant quota_pool slot revision offset_s offering_id instances "
+    "gain_micro_usd price_micro_usd",
+)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeCommanded:
+    """Ask an offering for spot, and end at once what is granted: only the answer is of use.
+
+    `job_id` is whose move it serves, and who pays. It expects to gain `gain_micro_usd` by the answer,
+    which costs at most `price_micro_usd`.
+    """
+
+    command_id: str
+    job_id: str
+    tenant: str
+    quota_pool: str
+    slot: int
+    revision: int
+    offset_s: int
+    offering_id: str
+    instances: int
+    gain_micro_usd: int
+    price_micro_usd: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfferingProbed:
+    """What a probe was granted, ended by now, and what it cost.
+
+    Where that is less than requested, `refusal_class` says why, and `detail` are the provider's
+    words. Nothing is asked for again before `retry_after_s` seconds have passed.
+    """
+
+    command_id: str
+    job_id: str
+    tenant: str
+    offering_id: str
+    slot: int
+    requested: int
+    granted: int
+    cost_micro_usd: int
+    refusal_class: RefusalClass | None = None
+    detail: str = ""
+    retry_after_s: int = 0

@@ -45,6 +45,8 @@ Event = (
     | capacity.CapacityLost
     | capacity.CapacityReported
     | capacity.CostAccrued
+    | capacity.ProbeCommanded
+    | capacity.OfferingProbed
     | forecast.ForecastIssued
     | lifecycle.JobAdmitted
     | allocation.AllocationDecided

@@ -9,7 +9,13 @@ import pytest
 from spotline.application.allocator.handler import SPEC
 from spotline.application.allocator.happenings import LONGEST_TEXT, happening_text
 from spotline.domain.events.allocation import AllocationDecided
-from spotline.domain.events.capacity import CostAccrued, LaunchRefused, RefusalClass
+from spotline.domain.events.capacity import (
+    CostAccrued,
+    LaunchRefused,
+    OfferingProbed,
+    ProbeCommanded,
+    RefusalClass,
+)
 from spotline.domain.events.lifecycle import JobExited, JobQuoted
 from spotline.domain.events.training import JobStalled
 from spotline.domain.jobs.lot import Lot
@@ -138,3 +144,28 @@ def test_a_stall_says_for_how_long_and_what_follows():
     )
     alarm = replace(stalled, on_stall=OnStall.ALARM)
     assert happening_text(alarm) == "stalled: its program has reported nothing for 2000 s"
+
+
+def test_a_probe_says_why_it_was_sent_and_what_came_of_it():
+    sent = replace(
+        _of(ProbeCommanded),
+        offering_id="there",
+        instances=4,
+        gain_micro_usd=3_100_000,
+        price_micro_usd=240_000,
+    )
+    found = replace(
+        _of(OfferingProbed),
+        offering_id="there",
+        requested=4,
+        granted=3,
+        cost_micro_usd=180_000,
+        detail="sold out",
+    )
+
+    assert happening_text(sent) == (
+        "asked there for 4 spot: knowing what is there may save 3.10 USD, and costs at most 0.24"
+    )
+    assert happening_text(found) == (
+        "there had 3 of 4 spot that were asked for (sold out), ended at once for 0.18 USD"
+    )

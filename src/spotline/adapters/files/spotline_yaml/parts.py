@@ -161,6 +161,7 @@ class JobsPart(Part):
         Annotated[NotNegative, Field(ge=1, le=1000)] | None, _sets("fairness", "FAIRNESS")
     ] = None
     tenant_shares: Annotated[Text | None, _sets("tenant_shares", "TENANT_SHARES")] = None
+    probes: Annotated[Whole | None, _sets("probes", "PROBES")] = None
 
 
 class OrphansPart(Part):

@@ -19,6 +19,7 @@ from spotline.application.spec import Call
 from spotline.contracts.errors import ContractError, InvariantViolation
 from spotline.contracts.limits import MESSAGE_BYTES
 from spotline.contracts.mapping import digest, from_message, to_message
+from spotline.domain.beliefs.probes import ProbeWorth
 from spotline.domain.events.allocation import AllocationAnswered, CallOutcome
 from spotline.domain.events.event import Event
 from spotline.domain.policies.answer import JobAnswer
@@ -81,6 +82,7 @@ class AllocateCallPort:
                 detail=detail,
                 spot_worth=answer.spot_worth,
                 fairness=answer.fairness,
+                probe_worths=answer.probe_worths,
             ),
         )
 
@@ -96,12 +98,14 @@ class AllocateCallPort:
             request, most=self._part_bytes, size_of=lambda part: to_message(part).ByteSize()
         )
         answers: tuple[JobAnswer, ...] = ()
+        worths: tuple[ProbeWorth, ...] = ()
         for end in ends:
             part = part_of(request, len(answers), end, answers)
             message = cast("allocator_service_pb2.AllocateRequest", to_message(part))
             if message.ByteSize() > MESSAGE_BYTES:
                 # One job of an older log is too large for any message; deciding is pure.
-                answers += (await asyncio.to_thread(allocate, part)).answers
+                decided = await asyncio.to_thread(allocate, part)
+                answers, worths = answers + decided.answers, worths + decided.probe_worths
                 continue
             outcome, detail, more = await self._ask(message, digest(part), give_up_at)
             if outcome is not CallOutcome.ANSWERED:
@@ -109,8 +113,8 @@ class AllocateCallPort:
             given = len(more.answers)
             if given != len(part.tasks):
                 return CallOutcome.REFUSED, f"{len(part.tasks)} tasks had {given} answers", _NOTHING
-            answers += more.answers
-        return CallOutcome.ANSWERED, "", AllocateAnswer(answers=answers)
+            answers, worths = answers + more.answers, worths + more.probe_worths
+        return CallOutcome.ANSWERED, "", AllocateAnswer(answers=answers, probe_worths=worths)
 
     async def _ask(
         self,
