@@ -6,6 +6,7 @@ import json
 import random
 import re
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from typing import Any
 
 INTERESTING = (b"\0", b"\xff", b"\x7f", b"\x80", b"\n", b"{", b"[", b'"', b"\xff\xff\xff\xff\x0f")
@@ -80,7 +81,7 @@ def changed_value(value: Any, rng: random.Random) -> Any:
             if not list(_places(held)):
                 return held
         else:
-            holder[key] = rng.choice(STRANGE_VALUES)
+            holder[key] = deepcopy(rng.choice(STRANGE_VALUES))
     return held
 
 
