@@ -252,6 +252,23 @@ def test_two_crowds_on_one_market_say_no_more_of_it_than_one() -> None:
     assert width(twice, [0] * 20 + [1] * 20) < 0.9 * alone
 
 
+@pytest.mark.parametrize(("bound_usd", "met"), [(80.5, "yes"), (90.0, "no")])
+def test_an_aim_is_met_where_hardly_any_gap_is_left(
+    tmp_path: Path, bound_usd: float, met: str
+) -> None:
+    lives = {"spotline": _lives([20.0] * 4, [1.0] * 4), "msu": _lives([20.0] * 4, [1.0] * 4)}
+    figures = {
+        "command": "spotline bench fleet",
+        "cells": {"h100/4/0.8/prior": count_cell(lives, _count(4, bound_usd))},
+        "crowds": {},
+        "notes": [],
+        "meta": {"seeds": [1], "wall_s": 60.0, "platform": "here", "processes": 1},
+    }
+    text = write_report(figures, tmp_path).read_text(encoding="utf-8")
+    row = next(line for line in text.splitlines() if line.startswith("| h100/4/0.8/prior | msu |"))
+    assert row.split(" | ")[7] == met
+
+
 def test_tenants_are_drawn_and_differ_in_which_jobs_they_have(source: FleetMarket) -> None:
     jobs = fleet_jobs(source.market, 200, 1)
     small = [job.tenant for job in jobs if job.name.startswith("small")]
