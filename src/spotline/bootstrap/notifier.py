@@ -126,7 +126,7 @@ async def _follow(
 
 
 async def _installation_of(stream: NatsEventStream) -> str:
-    """Whose log it is; waits until whoever has the ledger has said so.
+    """Whose log it is; waits until the owner of the ledger has said so.
 
     Ids follow from it: with another one everything would be told once more.
     """

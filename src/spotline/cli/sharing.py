@@ -32,7 +32,7 @@ Probes = Annotated[
     typer.Option(
         envvar="SPOTLINE_PROBES",
         min=0,
-        help="So many offerings whose counts nobody publishes are asked in a slot, where knowing pays.",
+        help="Offerings without published counts to ask in a slot at most, where knowing pays.",
     ),
 ]
 

@@ -83,7 +83,7 @@ class SelectorOptions:
     many paths of believed counts; 0: that of one path which all jobs share.
 
     With `probes` offerings whose counts are believed are asked for spot that is ended at once, where knowing
-    is worth more than it costs (ADR 0084): so many in a slot at most, one of an offering in
+    is worth more than it costs (ADR 0084): at most `probes` in a slot, one of an offering in
     `probe_rest_slots`, for no more than `probe_usd_per_hour`. 0, the default and as in older logs: none.
 
     Raises

@@ -53,7 +53,7 @@ def fleet(
     probes: Annotated[
         int,
         typer.Option(
-            min=0, help="With --censored: ask so many offerings in a slot, where knowing pays."
+            min=0, help="With --censored: offerings to ask in a slot at most, where knowing pays."
         ),
     ] = 0,
     resume: Annotated[

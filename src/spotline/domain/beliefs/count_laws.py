@@ -150,7 +150,7 @@ class CountBelief:
         return 0 if not level else most_of(level)
 
     def probe_odds(self, wanted: int) -> ProbeOdds:
-        """What asking for so many now would tell of the next slot."""
+        """What asking for n instances now would tell of the next slot."""
         granted = self.chance_of(wanted)
         found = CountBelief(laws=self.laws, mass=self.mass)
         found.observe(wanted)

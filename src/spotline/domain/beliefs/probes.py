@@ -15,7 +15,7 @@ from spotline.domain.units import PPM, S_PER_HOUR, cost_micro_usd
 BILLED_S = 60
 """What a granted probe is billed, seconds: the least time of large providers, which bill by second."""
 
-# A gain is an estimate: what a probe is sent for is so many times its price.
+# A gain is an estimate: a probe is sent for one of at least this multiple of its price.
 MARGIN = 2
 
 
@@ -99,7 +99,7 @@ def probe_price(spot_price_micro_usd: int, instances: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeRation:
-    """At most so many probes in a slot, one of an offering in so many slots, so much in an hour."""
+    """The most probes in a slot, the slots that an offering rests between two, the most money in an hour."""
 
     most_per_slot: int
     rest_slots: int
