@@ -155,7 +155,12 @@ def _ranks(
     Reservations that are too small or end too early are left out.
     """
     recent = _recent_of(tuple(Same(slot) for slot in (*past[-RECENT_SLOTS:], opened)))
-    filled = recent.filled(taken)
+    filled = recent.filled(
+        load
+        for name, load in taken.items()
+        # Jobs on a reservation need no spot.
+        if name in offerings and offerings[name].reservation is None
+    )
     # Offerings of one type and notice run a job alike.
     programs: dict[tuple[Same[Throughput], int | None], JobProgram] = {}
     ranks: list[tuple[bool, float, str]] = []
@@ -212,9 +217,9 @@ class RecentSpot:
             count.instances for seen in self._counts.values() for count in seen if count.known
         )
 
-    def filled(self, taken: Mapping[str, Load]) -> float:
-        """Share of all spot that those who take it need in the mean; at most 1."""
-        needed = self._slots * sum(load.mean for load in taken.values())
+    def filled(self, loads: Iterable[Load]) -> float:
+        """Share of all spot that jobs need in the mean; at most 1."""
+        needed = self._slots * sum(load.mean for load in loads)
         return min(1.0, needed / self._there) if self._there else 1.0
 
     def share_beside(

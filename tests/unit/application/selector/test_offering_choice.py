@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from spotline.application.selector.loads import together
 from spotline.application.selector.offering_choice import Load, RecentSpot, best_offering
+from spotline.domain.market.offering import Reservation
 from tests.fakes.selector import SelectorWorld, job_of, market_of
 
 LOADS = st.builds(
@@ -41,6 +44,25 @@ def test_a_place_that_others_may_fill_is_left_to_them_for_one_that_is_free() -> 
     assert home_beside(world, {best: Load(mean=0, most=spot)}) != best
 
 
+def test_jobs_on_a_reservation_need_no_spot() -> None:
+    world = arrived()
+    best = home_beside(world, {})
+    assert best is not None
+    taken = {best: Load(mean=0, most=1_000)}
+    reserved = replace(
+        world.state.offerings[best],
+        offering_id="reserved",
+        reservation=Reservation(instances=1_000),
+    )
+    world.state.offerings["reserved"] = reserved
+
+    # As many on the reservation as there is spot elsewhere: that is still nobody's.
+    assert home_beside(world, {**taken, "reserved": Load.always(1_000)}) == home_beside(
+        world, taken
+    )
+    assert home_beside(world, taken) != best
+
+
 @given(load=LOADS, wanted=st.integers(1, 16), filled=st.floats(0, 1))
 def test_a_load_lies_between_its_mean_and_its_most(load: Load, wanted: int, filled: float) -> None:
     world = arrived()
@@ -58,12 +80,11 @@ def test_a_load_lies_between_its_mean_and_its_most(load: Load, wanted: int, fill
 def test_what_is_filled_is_what_is_needed_of_all_spot(loads: list[Load]) -> None:
     world = arrived()
     recent = RecentSpot([world.state.current])
-    names = [quoted.quote.offering_id for quoted in world.state.current.quotes]
     spot = sum(quoted.quote.spot_available.instances for quoted in world.state.current.quotes)
 
-    filled = recent.filled(dict(zip(names, loads, strict=False)))
+    filled = recent.filled(loads)
 
-    needed = sum(load.mean for load, _ in zip(loads, names, strict=False))
+    needed = sum(load.mean for load in loads)
     assert filled == pytest.approx(min(1.0, needed / spot))
 
 
