@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import numba
+import numpy as np
 from llvmlite.binding import get_host_cpu_name
 
 from spotline.domain.kernels import CACHE_FOLDER
@@ -31,7 +32,7 @@ def compile_planners(folder: Path | None = CACHE_FOLDER) -> None:
     """
     if planners_compiled(folder):
         return
-    from spotline.application.selector.options import SelectorOptions
+    from spotline.application.selector.options import SelectorOptions, for_crowds
     from spotline.domain.crowd.search import load_solvers
     from spotline.domain.market.generate import generate
     from spotline.replay.closed_loop import LoopOptions, closed_loop
@@ -42,13 +43,34 @@ def compile_planners(folder: Path | None = CACHE_FOLDER) -> None:
     market = generate("mixed", seed=0, slots=_SLOTS, slot_s=_SLOT_S, start_ns=0)
     jobs = generated_jobs(market, 1, 0)
     simulate(market, jobs, [SPOTLINE])
-    crowd = SelectorOptions(clearing=True, shadow_prices=True, rehearsals=0)
+    crowd = for_crowds(SelectorOptions(rehearsals=0))
     closed_loop(market, jobs, [SPOTLINE], LoopOptions(selector=crowd))
     load_solvers()
+    _compile_choice_of_homes()
     if folder is not None:
         # Without the mark, on a full disk say, they run again at the next start: no reason to stop.
         with suppress(OSError):
             _mark(folder).touch()
+
+
+def _compile_choice_of_homes() -> None:
+    """A job by itself may find all it wants at home, and ask for no other place."""
+    from spotline.domain.jobs.accounting import Held, Standing
+    from spotline.domain.jobs.offer import Offer
+    from spotline.domain.jobs.program import SMALLEST_PROGRAM
+    from spotline.domain.solvers.home_cost import SpotParts, Stint, slots_of_each_kind
+    from spotline.domain.solvers.spot_stay import HomeValue, Stay, stay_worth
+
+    whole = np.ones(1, dtype=np.int64)
+    sure = np.ones((1, 1))
+    slots_of_each_kind(sure, 0, Stint(1, 1), SpotParts(whole, whole, sure[0]))
+    stay_worth(
+        SMALLEST_PROGRAM,
+        Standing(0, 0, Held(0, 0), 0, 0, 0, 0),
+        Offer(1, 1, 0, 0, SMALLEST_PROGRAM.slot_s, 0, 1, 1, 0, -1, -1),
+        HomeValue(table=None, chances=sure),
+        Stay(instances=1, price=1, later_price=1, lasts=sure[0]),
+    )
 
 
 def _mark(folder: Path) -> Path:

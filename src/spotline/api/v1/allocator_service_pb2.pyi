@@ -219,8 +219,38 @@ class ProbeOdds(_message.Message):
 Global___ProbeOdds: _TypeAlias = ProbeOdds  # noqa: Y015
 
 @_typing.final
+class SpotStay(_message.Message):
+    """How long spot of an offering lasts, where a job has no value table."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LAW_ID_FIELD_NUMBER: _builtins.int
+    RUN_STATE_FIELD_NUMBER: _builtins.int
+    SPOT_SURCHARGE_MICRO_USD_FIELD_NUMBER: _builtins.int
+    law_id: _builtins.str
+    """The law of its spot, among those of the request."""
+    run_state: _builtins.int
+    """(level * ages + age bucket) in the slot that is decided."""
+    spot_surcharge_micro_usd: _builtins.int
+    """What spot of the slots to come is taken to cost beyond its price, micro-USD per instance-hour."""
+    def __init__(
+        self,
+        *,
+        law_id: _builtins.str = ...,
+        run_state: _builtins.int = ...,
+        spot_surcharge_micro_usd: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["law_id", b"law_id", "run_state", b"run_state", "spot_surcharge_micro_usd", b"spot_surcharge_micro_usd"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SpotStay: _TypeAlias = SpotStay  # noqa: Y015
+
+@_typing.final
 class Alternative(_message.Message):
-    """An offering that a job could move to."""
+    """An offering that a job could move to: with a value table there, or with a stay."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -234,6 +264,7 @@ class Alternative(_message.Message):
     NOTICE_LEAD_S_FIELD_NUMBER: _builtins.int
     SPOT_RISK_PPM_FIELD_NUMBER: _builtins.int
     PROBE_FIELD_NUMBER: _builtins.int
+    STAY_FIELD_NUMBER: _builtins.int
     offering_id: _builtins.str
     """Which offering."""
     instance_type: _builtins.str
@@ -252,11 +283,15 @@ class Alternative(_message.Message):
     """Chance that no spot is there, where nobody publishes what is; parts per million."""
     @_builtins.property
     def table_use(self) -> _law_pb2.TableUse:
-        """The job's value table there."""
+        """The job's value table there; absent where it would stay as long as spot lasts."""
 
     @_builtins.property
     def probe(self) -> Global___ProbeOdds:
         """What a probe would tell; absent: none may be sent."""
+
+    @_builtins.property
+    def stay(self) -> Global___SpotStay:
+        """How long spot lasts there; absent where there is a value table."""
 
     def __init__(
         self,
@@ -271,10 +306,11 @@ class Alternative(_message.Message):
         notice_lead_s: _builtins.int | None = ...,
         spot_risk_ppm: _builtins.int = ...,
         probe: Global___ProbeOdds | None = ...,
+        stay: Global___SpotStay | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_notice_lead_s", b"_notice_lead_s", "notice_lead_s", b"notice_lead_s", "probe", b"probe", "table_use", b"table_use"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_notice_lead_s", b"_notice_lead_s", "notice_lead_s", b"notice_lead_s", "probe", b"probe", "stay", b"stay", "table_use", b"table_use"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_notice_lead_s", b"_notice_lead_s", "instance_type", b"instance_type", "migrate_s", b"migrate_s", "move_cost_micro_usd", b"move_cost_micro_usd", "notice_lead_s", b"notice_lead_s", "offering_id", b"offering_id", "on_demand_reserve_slots", b"on_demand_reserve_slots", "probe", b"probe", "rescue_instances", b"rescue_instances", "spot_risk_ppm", b"spot_risk_ppm", "table_use", b"table_use"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_notice_lead_s", b"_notice_lead_s", "instance_type", b"instance_type", "migrate_s", b"migrate_s", "move_cost_micro_usd", b"move_cost_micro_usd", "notice_lead_s", b"notice_lead_s", "offering_id", b"offering_id", "on_demand_reserve_slots", b"on_demand_reserve_slots", "probe", b"probe", "rescue_instances", b"rescue_instances", "spot_risk_ppm", b"spot_risk_ppm", "stay", b"stay", "table_use", b"table_use"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__notice_lead_s: _TypeAlias = _typing.Literal["notice_lead_s"]  # noqa: Y015
     _WhichOneofArgType__notice_lead_s: _TypeAlias = _typing.Literal["_notice_lead_s", b"_notice_lead_s"]  # noqa: Y015
@@ -306,6 +342,7 @@ class AllocateRequest(_message.Message):
     STRICT_RECLAIMS_FIELD_NUMBER: _builtins.int
     NETS_SOFT_DEADLINES_FIELD_NUMBER: _builtins.int
     BRIEF_SEARCH_FIELD_NUMBER: _builtins.int
+    KEEPS_SPOT_FIELD_NUMBER: _builtins.int
     slot: _builtins.int
     """Slot number."""
     revision: _builtins.int
@@ -332,6 +369,8 @@ class AllocateRequest(_message.Message):
     """
     brief_search: _builtins.bool
     """The search for a better clearing ends after a tenth of the work; with clearing only."""
+    keeps_spot: _builtins.bool
+    """A job yields spot that it holds only where others gain clearly more by it; with clearing only."""
     @_builtins.property
     def quotes(self) -> _containers.RepeatedCompositeFieldContainer[_market_pb2.SlotQuote]:
         """What there is; every job leaves the rest to those after it."""
@@ -389,10 +428,11 @@ class AllocateRequest(_message.Message):
         strict_reclaims: _builtins.bool = ...,
         nets_soft_deadlines: _builtins.bool = ...,
         brief_search: _builtins.bool = ...,
+        keeps_spot: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_budget_micro_usd", b"_budget_micro_usd", "budget_micro_usd", b"budget_micro_usd", "forecast", b"forecast"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_budget_micro_usd", b"_budget_micro_usd", "brief_search", b"brief_search", "budget_micro_usd", b"budget_micro_usd", "clearing", b"clearing", "forecast", b"forecast", "laws", b"laws", "nets_soft_deadlines", b"nets_soft_deadlines", "offset_s", b"offset_s", "quotas", b"quotas", "quotes", b"quotes", "reason", b"reason", "reclaimed_offering_ids", b"reclaimed_offering_ids", "revision", b"revision", "slot", b"slot", "slot_s", b"slot_s", "strict_reclaims", b"strict_reclaims", "taken", b"taken", "tasks", b"tasks", "tenant_weights", b"tenant_weights"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_budget_micro_usd", b"_budget_micro_usd", "brief_search", b"brief_search", "budget_micro_usd", b"budget_micro_usd", "clearing", b"clearing", "forecast", b"forecast", "keeps_spot", b"keeps_spot", "laws", b"laws", "nets_soft_deadlines", b"nets_soft_deadlines", "offset_s", b"offset_s", "quotas", b"quotas", "quotes", b"quotes", "reason", b"reason", "reclaimed_offering_ids", b"reclaimed_offering_ids", "revision", b"revision", "slot", b"slot", "slot_s", b"slot_s", "strict_reclaims", b"strict_reclaims", "taken", b"taken", "tasks", b"tasks", "tenant_weights", b"tenant_weights"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__budget_micro_usd: _TypeAlias = _typing.Literal["budget_micro_usd"]  # noqa: Y015
     _WhichOneofArgType__budget_micro_usd: _TypeAlias = _typing.Literal["_budget_micro_usd", b"_budget_micro_usd"]  # noqa: Y015

@@ -22,7 +22,10 @@ from spotline.application.allocation.seats import (
     pays_to_go,
     rung_answer,
     seat_answer,
+    seat_away,
+    yielding,
 )
+from spotline.application.allocation.stays import Away
 from spotline.application.allocation.tasks import (
     asked_policy,
     check_quoted,
@@ -202,6 +205,7 @@ class _Slot:
     def __init__(self, request: AllocateRequest, residual: ResidualCapacity) -> None:
         self._request = request
         self._residual = residual
+        self._laws = {named.law_id: named.law for named in request.laws}
 
     def bidder(self, task: JobTask, quotes: Mapping[str, Quote]) -> Bidder:
         """A task where it runs and where it could go."""
@@ -214,10 +218,12 @@ class _Slot:
             for alternative in task.alternatives:
                 quote = quotes[alternative.offering_id]
                 place = self._place(moved_task(task, alternative, left), quote)
-                if place.view.outlook is None:
+                place.away = Away.at(alternative, home.view, self._laws)
+                if place.view.outlook is None and place.away is None:
                     continue
                 place.move_micro_usd = alternative.move_cost_micro_usd
-                place.margin_micro_usd = margin
+                # Nobody goes to and fro between stays: only who finds too little at home has any.
+                place.margin_micro_usd = margin if place.away is None else 0.0
                 places.append(place)
         free = [
             self._seat(place, place.view.spot_available, place.view.on_demand_available)
@@ -360,10 +366,13 @@ class _Slot:
     def _seat(self, place: TaskPlace, spot: int, stock: int) -> Seat:
         """What the job's policy makes of so much spot and stock at a place.
 
-        Whose spot falls where the market takes it back was interrupted, even if it meant to give it up.
+        Whose spot falls where the market takes it back was interrupted, even if it meant to give it up;
+        whose falls because others are left it is worth less than its table says (`yield_margin_micro_usd`).
         """
         seat = self._told_seat(place, spot, stock)
         held = place.task.holding.spot
+        if self._request.keeps_spot and spot < held and not is_reclaimed(self._request, place.task):
+            return yielding(place, seat, held)
         falls = spot >= held > seat.option.spot and self._request.strict_reclaims
         if falls and is_reclaimed(self._request, place.task):
             return self._told_seat(place, held - 1, stock)
@@ -373,6 +382,8 @@ class _Slot:
         """The seat of a job that is told no more than what is left to it."""
         key = spot, stock
         seat = place.seats.get(key)
+        if seat is None and place.away is not None:
+            seat = place.seats[key] = seat_away(place, place.away, spot)
         if seat is None:
             if key not in place.rungs and can_climb(place.asked.policy, place.view):
                 self._climb(place, spot, stock)

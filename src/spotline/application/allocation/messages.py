@@ -22,8 +22,21 @@ from spotline.domain.units import PPM
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SpotStay:
+    """How long spot of an offering lasts: its law by name, where it is in that, and its shadow price.
+
+    Spot of the slots to come is taken to cost `spot_surcharge_micro_usd` per instance-hour more than
+    its price.
+    """
+
+    law_id: str
+    run_state: int
+    spot_surcharge_micro_usd: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Alternative:
-    """An offering that a job could move to, with its value table there.
+    """An offering that a job could move to, with its value table there or, without one, a `stay`.
 
     Moving takes `migrate_s` seconds without progress (more where more is pending) and
     `move_cost_micro_usd` for copying the checkpoint. Where nobody publishes what spot is there, none is
@@ -32,7 +45,7 @@ class Alternative:
 
     offering_id: str
     instance_type: str
-    table_use: TableUse
+    table_use: TableUse | None
     migrate_s: int
     move_cost_micro_usd: int
     on_demand_reserve_slots: int = 0
@@ -40,8 +53,11 @@ class Alternative:
     notice_lead_s: int | None = None
     spot_risk_ppm: int = 0
     probe: ProbeOdds | None = None
+    stay: SpotStay | None = None
 
     def __post_init__(self) -> None:
+        if (self.table_use is None) == (self.stay is None):
+            raise ValueError("an alternative must have table_use or stay, and not both")
         if not 0 <= self.spot_risk_ppm <= PPM:
             raise ValueError(f"spot_risk_ppm must lie in 0..{PPM}, was {self.spot_risk_ppm}")
         if self.migrate_s < 0 or self.move_cost_micro_usd < 0:
@@ -111,7 +127,8 @@ class AllocateRequest:
     falls there was interrupted; elsewhere it yields. With `strict_reclaims` bids count on that also
     where a job falls of its own accord. With `nets_soft_deadlines` the safety net guards soft
     deadlines too where a table counts on a shadow price, and others take of the spot there is. With `brief_search` the search for a better
-    clearing ends after a tenth of the work.
+    clearing ends after a tenth of the work. With `keeps_spot` a job yields spot that it holds only where
+    others gain clearly more by it.
 
     With `tenant_weights` bids count by tenant, and the answer says what that costs.
 
@@ -142,6 +159,7 @@ class AllocateRequest:
     strict_reclaims: bool = False
     nets_soft_deadlines: bool = False
     brief_search: bool = False
+    keeps_spot: bool = False
 
     def __post_init__(self) -> None:
         if self.slot_s < 1:

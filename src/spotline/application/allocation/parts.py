@@ -58,10 +58,13 @@ def part_of(
 
 
 def law_ids_of(task: JobTask) -> Iterator[str]:
-    """The laws that a task's value tables are solved on."""
+    """The laws that a task's value tables are solved on, and those by which spot lasts elsewhere."""
     for use in (task.table_use, *(place.table_use for place in task.alternatives)):
         if use is not None:
             yield use.table.law_id
+    for place in task.alternatives:
+        if place.stay is not None:
+            yield place.stay.law_id
 
 
 def _sums(lots: Sequence[Lot]) -> tuple[Lot, ...]:

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from spotline.application.allocation.messages import JobTask
-from spotline.application.allocation.tasks import AskedPolicy, answer_of
+from spotline.application.allocation.stays import Away, most_that_fit
+from spotline.application.allocation.tasks import (
+    AskedPolicy,
+    answer_of,
+    is_saved,
+    yield_margin_micro_usd,
+)
 from spotline.domain.crowd.bids import Capacity, Option, takes_of
 from spotline.domain.jobs.lot import holding
 from spotline.domain.jobs.program import Holding
 from spotline.domain.market.offering import Quote
-from spotline.domain.policies.answer import JobAnswer, Move, Yielded
+from spotline.domain.policies.answer import DecisionReason, JobAnswer, Move, Yielded
 from spotline.domain.policies.decision import SlotDecision, after_slot, slot_cost_micro_usd
-from spotline.domain.policies.interface import PolicyView
+from spotline.domain.policies.interface import START, PolicyView
 from spotline.domain.policies.ladder import ON_DEMAND, SPOT, Ladder
 from spotline.domain.policies.params import offer_of, standing_of
 from spotline.domain.policies.registry import POLICIES
@@ -38,7 +45,8 @@ class Seat:
 class TaskPlace:
     """An offering that a job runs on, or could move to: its task there and all that there is.
 
-    Going there costs `move_micro_usd`, and must gain `margin_micro_usd` more than that. `seats`,
+    Going there costs `move_micro_usd`, and must gain `margin_micro_usd` more than that; `away` is there
+    where the job has no value table. `seats`,
     and `rungs`, from which they are made, are by spot and on-demand left.
     """
 
@@ -48,6 +56,7 @@ class TaskPlace:
     asked: AskedPolicy
     move_micro_usd: int = 0
     margin_micro_usd: float = 0.0
+    away: Away | None = None
     seats: dict[tuple[int, int], Seat] = field(default_factory=dict)
     rungs: dict[tuple[int, int], tuple[Ladder, int]] = field(default_factory=dict)
     offering_id: str = field(init=False)
@@ -81,6 +90,31 @@ def pays_to_go(bidder: Bidder, place: TaskPlace, seat: Seat) -> bool:
     dearest = bidder.places[0].quote.on_demand_price_micro_usd
     cheaper = place.quote.on_demand_price_micro_usd < dearest
     return seat.option.spot > 0 or (seat.option.on_demand > 0 and cheaper)
+
+
+def seat_away(place: TaskPlace, away: Away, spot: int) -> Seat:
+    """All the spot that a job may hold where it has no table, which no policy is asked about."""
+    view = place.view
+    held = holding(most_that_fit(view, min(spot, view.spot_available)), 0)
+    # Who finds nothing there does not go.
+    worth = away.worth(view, held.spot) - place.move_micro_usd if held.spot else 0.0
+    option = Option(
+        offering_id=place.offering_id,
+        spot=held.spot,
+        on_demand=0,
+        value_micro_usd=round(worth - place.margin_micro_usd),
+        cost_micro_usd=slot_cost_micro_usd(view, held),
+        safe=is_saved(view, held),
+    )
+    decided = SlotDecision(holding=held, memory=START, reason=DecisionReason.POLICY)
+    return Seat(option, partial(answer_of, place.task, place.asked, decided))
+
+
+def yielding(place: TaskPlace, seat: Seat, held: int) -> Seat:
+    """The seat of a job that gives spot up to others, which must gain more by it than a margin."""
+    margin = yield_margin_micro_usd(place.view, max(0, held - seat.option.spot))
+    value = seat.option.value_micro_usd - margin
+    return Seat(replace(seat.option, value_micro_usd=value), seat.answer)
 
 
 def rung_answer(task: JobTask, asked: AskedPolicy, ladder: Ladder, at: int) -> JobAnswer:

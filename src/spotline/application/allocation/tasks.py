@@ -43,6 +43,9 @@ MOVE_MARGIN_PPM = 50_000
 # In a crowd a job moves for more: a shadow price is what a place was worth before those came that now
 # find it better, and they all do.
 CROWDED_MARGIN_PPM = 200_000
+# A job yields spot that it holds where others gain more than this share of what the instances cost on
+# demand in a slot. Its table takes spot to be there again a slot later; those that have it then keep it.
+YIELD_MARGIN_PPM = 800_000
 
 
 def check_quoted(task: JobTask, quotes: Mapping[str, Quote]) -> None:
@@ -79,7 +82,7 @@ def take_before(request: AllocateRequest, residual: ResidualCapacity) -> None:
 
 
 def may_move(request: AllocateRequest, task: JobTask, home: PolicyView) -> bool:
-    """Whether a job may leave its home now: it has tables to compare, time, and work left."""
+    """Whether a job may leave its home now: it has what to compare, time, and work left."""
     over = home.elapsed_slots >= home.program.deadline_slots
     done = home.state.progress_quanta >= home.program.work_quanta
     return (
@@ -96,6 +99,12 @@ def move_margin_micro_usd(home: PolicyView) -> float:
     )
     margin = CROWDED_MARGIN_PPM if is_priced(home.outlook) else MOVE_MARGIN_PPM
     return full_slot * margin / PPM
+
+
+def yield_margin_micro_usd(view: PolicyView, instances: int) -> int:
+    """What others must gain for a job to yield them so many instances of spot that it holds."""
+    full_slot = cost_micro_usd(view.on_demand_price, instances, view.program.slot_s)
+    return full_slot * YIELD_MARGIN_PPM // PPM
 
 
 def moved_task(task: JobTask, alternative: Alternative, home: PolicyView) -> JobTask:

@@ -228,6 +228,10 @@ def _elsewhere(
     residual = _residual(request, bounds.earlier)
     for alternative in task.alternatives:
         offering_id = alternative.offering_id
+        went = decision.lots and decision.lots[0].offering_id == offering_id
+        if alternative.stay is not None and not went:
+            # No policy was asked what it would hold there: it would have taken what spot there is.
+            continue
         moved = moved_task(task, alternative, bounds.view)
         view = task_view(request, moved, quotes[offering_id], residual)
         answer = task_answer(request, moved, view)

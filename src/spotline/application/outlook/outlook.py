@@ -25,6 +25,7 @@ from spotline.application.outlook.lives import (
 )
 from spotline.application.outlook.places import Taken, future_places
 from spotline.application.outlook.summing import LivesAhead, summed_up
+from spotline.application.selector.home_prospects import HomeProspects
 from spotline.application.selector.job_run import JobRun, RunPhase
 from spotline.application.selector.job_table import JobTable
 from spotline.application.selector.learning import rehearse
@@ -325,6 +326,7 @@ def _homes(
     taken = loads_of(arrives, arrives.running(), options)
     full = _full_for(arrives, job, options)
     past = [opened for opened, _ in arrives.history[-RECENT_SLOTS:]]
+    prospects = HomeProspects.of(arrives, options)
     homes = []
     for future in range(market.futures):
         ahead = [
@@ -332,7 +334,8 @@ def _homes(
             for slot in range(max(0, waits - RECENT_SLOTS), waits + 1)
         ]
         recent = [*past, *ahead[:-1]][-RECENT_SLOTS:]
-        home = best_offering(job, arrives.offerings, ahead[-1], recent, taken, full)
+        then = None if prospects is None else prospects.behind(arrives.counts, ahead)
+        home = best_offering(job, arrives.offerings, ahead[-1], recent, taken, full, then)
         homes.append(home or "")
     return homes
 
@@ -376,7 +379,16 @@ def _tabled(
     past = [opened for opened, _ in arrives.history]
     taken = loads_of(arrives, arrives.running(), options)
     full = _full_for(arrives, job, options)
-    others = other_offerings(job, home, arrives.offerings, arrives.current, past, taken, full=full)
+    others = other_offerings(
+        job,
+        home,
+        arrives.offerings,
+        arrives.current,
+        past,
+        taken,
+        full=full,
+        prospects=HomeProspects.of(arrives, options),
+    )
     return (home, *others)
 
 

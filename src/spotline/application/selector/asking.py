@@ -18,6 +18,7 @@ from spotline.application.selector.options import SelectorOptions
 from spotline.application.selector.probing import probe_odds
 from spotline.application.selector.rescuing import RescueRoom
 from spotline.application.selector.state import SelectorState
+from spotline.application.selector.stays import IdleSpot
 from spotline.application.selector.tenant_savings import tenant_weights
 from spotline.domain.jobs.lot import Lot, lot_of
 from spotline.domain.market.named_law import NamedLaw
@@ -43,7 +44,8 @@ def allocate_request(
         reason = DecisionReason.INTERRUPTED if lost else DecisionReason.LAUNCH_REFUSED
     trusted = state.forecast_reason is DecisionReason.POLICY
     room = RescueRoom.of(state, state.running() if options.moves else (), options)
-    tasks = tuple(_task(state, state.runs[job_id], options, room) for job_id in order)
+    idle = IdleSpot.of(state, options)
+    tasks = tuple(_task(state, state.runs[job_id], options, room, idle) for job_id in order)
     limits = coupled_limits(state, asked, options)
     return AllocateRequest(
         slot=state.slot,
@@ -54,7 +56,7 @@ def allocate_request(
         forecast=state.forecast if trusted else None,
         reason=reason,
         tasks=tasks,
-        laws=_laws_of(tasks, state.runs),
+        laws=_laws_of(tasks, state.runs, state.laws),
         clearing=state.clearing,
         reclaimed_offering_ids=() if state.offset_s else tuple(sorted(state.reclaimed)),
         tenant_weights=tenant_weights(state, (task.job.tenant for task in tasks), options),
@@ -63,16 +65,22 @@ def allocate_request(
         strict_reclaims=state.clearing and options.strict_reclaims,
         nets_soft_deadlines=state.clearing and options.nets_soft_deadlines,
         brief_search=state.clearing and options.brief_search,
+        keeps_spot=state.clearing and options.keeps_spot,
     )
 
 
-def _task(state: SelectorState, run: JobRun, options: SelectorOptions, room: RescueRoom) -> JobTask:
+def _task(
+    state: SelectorState, run: JobRun, options: SelectorOptions, room: RescueRoom, idle: IdleSpot
+) -> JobTask:
     task = _task_here(
         state,
         run,
         options,
         _table_use(state, run, run.offering_id),
-        _alternatives(state, run, options, room),
+        (
+            *_alternatives(state, run, options, room),
+            *idle.places(state, run, options, room),
+        ),
     )
     way = way_out(state, run, options)
     if way is not None:
@@ -227,12 +235,17 @@ def _table_use(state: SelectorState, run: JobRun, offering_id: str) -> TableUse 
     return TableUse(table=table.spec, run_state=state.run_state(offering_id, space, wanted))
 
 
-def _laws_of(tasks: Sequence[JobTask], runs: Mapping[str, JobRun]) -> tuple[NamedLaw, ...]:
-    """The laws of all the tables that tasks name."""
+def _laws_of(
+    tasks: Sequence[JobTask], runs: Mapping[str, JobRun], known: Mapping[str, NamedLaw]
+) -> tuple[NamedLaw, ...]:
+    """The laws of all the tables that tasks name, and those of where they could stay."""
     laws: dict[str, NamedLaw] = {}
     for task in tasks:
         for use in (task.table_use, *(place.table_use for place in task.alternatives)):
             if use is not None:
                 table = runs[task.job.job_id].tables[use.table.offering_id]
                 laws[table.named.law_id] = table.named
+        for place in task.alternatives:
+            if place.stay is not None:
+                laws[place.stay.law_id] = known[place.offering_id]
     return tuple(laws[law_id] for law_id in sorted(laws))

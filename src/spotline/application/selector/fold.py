@@ -321,6 +321,9 @@ def _note_decided(state: SelectorState, event: AllocationDecided) -> None:
                 run.note_loss(0)
             run.state = run.state.fallen()
         run.move(home, state.program_of(run.job, home), event.move)
+        if state.stays_elsewhere and home not in run.tables:
+            # Nobody knows whether it comes back; others have use for the room.
+            run.tables = {}
     run.target = holding_of(event.lots)
 
 

@@ -18,6 +18,7 @@ from spotline.application.selector.believing import homes_by
 from spotline.application.selector.commanding import AtLimit, decisions, finish_slot
 from spotline.application.selector.endings import ended, moment_s, retry_of
 from spotline.application.selector.fold import fold
+from spotline.application.selector.home_prospects import HomeProspects
 from spotline.application.selector.job_run import JobRun, RunPhase
 from spotline.application.selector.learning import (
     JobLesson,
@@ -47,7 +48,9 @@ from spotline.application.selector.rescuing import RescueRoom
 from spotline.application.selector.spending import within_limits
 from spotline.application.selector.state import SelectorState, SlotPhase, state_at_start
 from spotline.application.selector.tables import (
+    most_tables,
     tables_again,
+    tables_at_homes,
     tables_wanted,
     tables_with_room,
 )
@@ -108,7 +111,6 @@ from spotline.domain.policies.interface import Policy
 from spotline.domain.policies.registry import POOL
 from spotline.domain.selection.learner import Learner
 from spotline.domain.selection.rules import drawn_index, weights_ppb
-from spotline.domain.solvers.table_store import MOST_TABLES
 
 ALLOCATE_CALL = "allocate"
 
@@ -282,7 +284,12 @@ class SelectHandler:
         events += self._learn(state, closing, learner)
         running = [run for run in state.running() if run.job.job_id not in closing]
         events += tables_repriced(state, running)
-        events += self._admit(state, running, learner, ctx)
+        room = most_tables(self._options) - sum(len(run.tables) for run in running)
+        if self._options.homes_by_law:
+            late = tables_at_homes(state, running, room)
+            events += late
+            room -= len(late)
+        events += self._admit(state, running, learner, ctx, room)
         return tuple(events)
 
     def _learn(
@@ -312,24 +319,34 @@ class SelectHandler:
             yield feedback(self._pool, self._options, learner, lesson)
 
     def _admit(
-        self, state: SelectorState, running: Sequence[JobRun], learner: Learner, ctx: Context
+        self,
+        state: SelectorState,
+        running: Sequence[JobRun],
+        learner: Learner,
+        ctx: Context,
+        room: int,
     ) -> Iterator[Event]:
-        """Admit the jobs that arrive, beside those `running`; rehearsals move `learner`."""
+        """Admit the jobs that arrive, beside those `running`; rehearsals move `learner`.
+
+        They are given as many value tables as there is `room` for.
+        """
         arrivals = _arrivals(state)
         if not arrivals:
             # Most slots: what jobs leave each other is looked for by those that arrive alone.
             return
         options = self._held_to(state)
-        room = MOST_TABLES - sum(len(run.tables) for run in running)
         taken = loads_of(state, running, options)
         room_to_rescue = RescueRoom.of(state, running, options)
+        prospects = HomeProspects.of(state, options)
         for run in arrivals:
             if run.job.deadline.expires_ns <= state.current.ts_event_ns:
                 yield never_started(run, state.slot)
                 continue
             opened, past = homes_by(state, run.job, most_of(taken))
             full = room_to_rescue.full_for(state, run)
-            offering_id = best_offering(run.job, state.offerings, opened, past, taken, full)
+            offering_id = best_offering(
+                run.job, state.offerings, opened, past, taken, full, prospects
+            )
             if run.cancelled or offering_id is None:
                 continue
             limit = arrival_limit(state, run, offering_id) if options.limits else NO_LIMIT
@@ -355,9 +372,9 @@ class SelectHandler:
                 limit_micro_usd=limit.limit_micro_usd,
             )
             tables = tables_wanted(
-                state, JobRun(job=arriving), offering_id, taken, options, room, full
+                state, JobRun(job=arriving), offering_id, taken, options, room, full, prospects
             )
-            tables = tables_with_room(state, tables, room)
+            tables = tables_with_room(state, tables, room, most_tables(options))
             room -= len(tables)
             yield from tables
             # The next arrival must see this one's demand.

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
 
+from spotline.application.selector.home_prospects import HomeProspects
 from spotline.domain.events.market import SlotOpened
 from spotline.domain.jobs.job import Job, Throughput
 from spotline.domain.jobs.program import JobProgram, compile_program
@@ -46,6 +47,7 @@ def best_offering(
     past: Sequence[SlotOpened],
     taken: Mapping[str, Load] = _NOBODY,
     full: Set[str] = frozenset(),
+    prospects: HomeProspects | None = None,
 ) -> str | None:
     """Return the offering whose recent past promises the cheapest work, None where none can run.
 
@@ -65,8 +67,12 @@ def best_offering(
         What jobs that run already take, by offering id.
     full
         Offerings whose on-demand stock others may need: there it cannot meet the deadline.
+    prospects
+        What the job costs by the laws of spot, None where homes go by the past alone.
     """
-    for _, _, offering_id in _ranks(job, offerings, opened, past, taken, full=full):
+    for _, _, offering_id in _ranks(
+        job, offerings, opened, past, taken, full=full, prospects=prospects
+    ):
         if has_room(offerings, offering_id, job, taken):
             return offering_id
     return None
@@ -127,7 +133,7 @@ def other_offerings(
     taken: Mapping[str, Load] = _NOBODY,
     *,
     full: Set[str] = frozenset(),
-    most: int = MOST_ALTERNATIVES,
+    prospects: HomeProspects | None = None,
 ) -> tuple[str, ...]:
     """Return where else than at `home` a job could run, best first; parameters as above.
 
@@ -135,9 +141,9 @@ def other_offerings(
     far apart instances may be that are held at a time: a job holds one offering at a time, so that
     it is kept wherever the job goes; `job.offerings` is what bounds where that is.
     """
-    ranks = _ranks(job, offerings, opened, past, taken, full=full)
+    ranks = _ranks(job, offerings, opened, past, taken, full=full, prospects=prospects)
     fit = [offering_id for late, _, offering_id in ranks if not late and offering_id != home]
-    return tuple(fit[:most])
+    return tuple(fit[:MOST_ALTERNATIVES])
 
 
 def _ranks(
@@ -149,6 +155,7 @@ def _ranks(
     done_quanta: int = 0,
     *,
     full: Set[str] = frozenset(),
+    prospects: HomeProspects | None = None,
 ) -> list[tuple[bool, float, str]]:
     """(Too slow for the deadline, cost per unit of work, id) of every offering, best first.
 
@@ -172,14 +179,6 @@ def _ranks(
         throughput = job.throughput_on(offering.offering_id, offering.instance_type)
         if throughput is None:
             continue
-        wanted = job.max_instances
-        carried = recent.share_beside(
-            quote.offering_id, taken.get(quote.offering_id), wanted, filled
-        )
-        price = (
-            carried * quote.spot_price_micro_usd + (1.0 - carried) * quote.on_demand_price_micro_usd
-        )
-        per_work = price * wanted / throughput.rate_per_hour(wanted)
         alike = Same(throughput), offering.notice_lead_s
         if alike not in programs:
             programs[alike] = compile_program(
@@ -190,6 +189,14 @@ def _ranks(
                 notice_lead_s=offering.notice_lead_s,
             )
         program = programs[alike]
+        wanted, load = job.max_instances, taken.get(quote.offering_id)
+        carried = recent.share_beside(quote.offering_id, load, wanted, filled)
+        price = (
+            carried * quote.spot_price_micro_usd + (1.0 - carried) * quote.on_demand_price_micro_usd
+        )
+        if prospects is not None:
+            price = prospects.price(quote, program, done_quanta, beside(load, filled), price)
+        per_work = price * wanted / throughput.rate_per_hour(wanted)
         left = program.work_quanta - done_quanta
         needed = program.slots_on_demand(left, program.launch_s)
         if offering.reservation is not None:
@@ -248,6 +255,13 @@ class RecentSpot:
             ]
             found = self._shares[key] = sum(shares) / len(shares) if shares else 0.5
         return found
+
+
+def beside(load: Load | None, filled: float) -> int:
+    """What others take of an offering, as in `RecentSpot.share_beside`; rounded."""
+    if load is None:
+        return 0
+    return round(load.mean + (1.0 - filled) * (load.most - load.mean))
 
 
 # Jobs that arrive in one slot look at the same past.

@@ -70,6 +70,15 @@ class SelectorOptions:
     With `spreads_homes` what running jobs take of a place, where another is to live, lies between what they need in
     the mean and all that they may take: the nearer to that, the more spot nobody needs (ADR 0085).
 
+    With `homes_by_law` a home is where the job is expected to cost least by the laws of spot from where they
+    stand now, at what spot was worth of late (ADR 0086). More tables are kept, and a job that has none at
+    home gets one as soon as there is room.
+
+    With `stays_elsewhere` a job that finds less spot at home than it may hold also bids for spot which nobody
+    holds where it has no value table: it is worth what it spares as long as it lasts (ADR 0086).
+
+    With `keeps_spot` a job yields spot that it holds only where others gain clearly more by it (ADR 0086).
+
     With `brief_search` CP-SAT has a tenth of the work to find a better clearing (ADR 0082).
 
     `fairness` is the most that a tenant's bids count against another's where bids are cleared (1: all
@@ -126,6 +135,9 @@ class SelectorOptions:
     brief_search: bool = False
     spreads_homes: bool = False
     rescues_soft_deadlines: bool = False
+    homes_by_law: bool = False
+    stays_elsewhere: bool = False
+    keeps_spot: bool = False
     probes: int = 0
     probe_rest_slots: int = 2
     probe_usd_per_hour: float = 1.0
@@ -196,6 +208,9 @@ CROWD_FIELDS = (
     "brief_search",
     "spreads_homes",
     "rescues_soft_deadlines",
+    "homes_by_law",
+    "stays_elsewhere",
+    "keeps_spot",
 )
 """What is on wherever counts are shown, and rests on them."""
 

@@ -81,6 +81,7 @@ class SelectorState:
     announced: set[str] = field(default_factory=set)
     clearing: bool = False
     rescue_room: bool = False
+    stays_elsewhere: bool = False
     beliefs: SpotBeliefs | None = None
     probes: ProbeBook = field(default_factory=ProbeBook)
     stock_beliefs: StockBeliefs | None = None
@@ -355,6 +356,7 @@ def state_at_start(options: SelectorOptions, learner: Learner) -> SelectorState:
         shared_tables=options.shared_tables,
         clearing=options.clearing,
         rescue_room=options.rescue_room,
+        stays_elsewhere=options.stays_elsewhere,
         beliefs=SpotBeliefs() if options.beliefs else None,
         stock_beliefs=StockBeliefs() if options.stock_beliefs else None,
         shadow=ShadowPrices() if options.shadow_prices else None,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import replace
 
 from spotline.application.allocation.value_tables import same_table_of
 from spotline.application.selector.believing import homes_by
+from spotline.application.selector.home_prospects import HomeProspects
 from spotline.application.selector.job_run import JobRun, RunPhase
 from spotline.application.selector.loads import most_of
 from spotline.application.selector.offering_choice import Load, other_offerings
@@ -16,7 +18,15 @@ from spotline.domain.events.knowledge import ThroughputReestimated
 from spotline.domain.events.law import ValueTableRequested
 from spotline.domain.events.lifecycle import JobUpdated
 from spotline.domain.events.training import CheckpointCommitted, TrainingRestarted
-from spotline.domain.solvers.table_store import MOST_TABLES
+from spotline.domain.solvers.table_store import FEWER_TABLES, MOST_TABLES
+
+# Tables that running jobs are given late, in a slot at most: each takes a tenth of a second to build.
+MOST_MISSED = 16
+
+
+def most_tables(options: SelectorOptions) -> int:
+    """How many value tables of running jobs are kept; fewer in logs from before homes went by laws."""
+    return MOST_TABLES if options.homes_by_law else FEWER_TABLES
 
 
 def tables_wanted(
@@ -27,6 +37,7 @@ def tables_wanted(
     options: SelectorOptions,
     room: int,
     full: Set[str] = frozenset(),
+    prospects: HomeProspects | None = None,
 ) -> list[ValueTableRequested]:
     """An arriving job's value tables, at home first, wherever laws are known.
 
@@ -34,11 +45,13 @@ def tables_wanted(
     for sure are not even named: in a crowd most jobs get none.
     """
     wanted = [home]
-    if 2 * room <= MOST_TABLES and not state.shared_tables:
+    if 2 * room <= most_tables(options) and not state.shared_tables:
         wanted = wanted[: max(0, room)]
     elif options.moves and home in state.laws:
         opened, past = homes_by(state, run.job, most_of(taken))
-        wanted += other_offerings(run.job, home, state.offerings, opened, past, taken, full=full)
+        wanted += other_offerings(
+            run.job, home, state.offerings, opened, past, taken, full=full, prospects=prospects
+        )
     events = []
     for offering_id in wanted:
         named = state.laws.get(offering_id)
@@ -57,15 +70,49 @@ def tables_wanted(
     return events
 
 
-def tables_with_room(
-    state: SelectorState, wanted: list[ValueTableRequested], room: int
+def tables_at_homes(
+    state: SelectorState, running: Sequence[JobRun], room: int
 ) -> list[ValueTableRequested]:
-    """Those of a job's wanted tables, its home's first, that it gets while `room` more are kept.
+    """Ask for the tables of jobs that have none where they live, neediest first, while there is room.
+
+    They moved to where they had none, or there was none to be had as they came. At most
+    `MOST_MISSED` in a slot.
+    """
+    wanted = []
+    for run in running:
+        named = state.laws.get(run.offering_id)
+        if named is None or run.offering_id in run.tables or run.first_slot < 0:
+            continue
+        left = run.compiled.deadline_slots - run.elapsed_slots(state.slot)
+        if left > 1:
+            wanted.append((run.slack_slots(state.slot), run.job.job_id, run, named))
+    asked: list[ValueTableRequested] = []
+    for _, job_id, run, named in sorted(wanted, key=lambda each: each[:2]):
+        if len(asked) >= min(room, MOST_MISSED):
+            break
+        program = state.program_of(run.job, run.offering_id)
+        spec = state.table_spec(named, run.offering_id, program)
+        asked.append(
+            ValueTableRequested(
+                job_id=job_id,
+                tenant=run.job.tenant,
+                slot=state.slot,
+                table=replace(spec, first_slot_start_ns=run.first_slot_start_ns),
+                named=named,
+            )
+        )
+    return asked
+
+
+def tables_with_room(
+    state: SelectorState, wanted: list[ValueTableRequested], room: int, most: int
+) -> list[ValueTableRequested]:
+    """Those of a job's wanted tables, its home's first, that it gets while `room` more of `most` are kept.
 
     While room is short, a home is worth more than places to move to. Where tables are shared, every
     job has that of its home, and of other places those that jobs of its class had built before.
     """
-    if 2 * room > MOST_TABLES:
+    if 2 * room > most:
         return wanted
     if not state.shared_tables:
         return wanted[: min(1, max(0, room))]

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 
 # Slots whose worths are averaged: a day of half-hour slots.
 MEAN_SLOTS = 48
+# Slots whose worths say where it is crowded now: half of that is left four slots later.
+LATE_SLOTS = 4
 # Prices are multiples of this share of the on-demand price: few distinct tables, each kept for long.
 PRICE_STEPS = 16
 
@@ -73,6 +75,18 @@ class ShadowPrices:
             there += count
             total += count * self.worths.get(slot, {}).get(offering_id, 0)
         return total // there if there else 0
+
+    def lately(self, offering_id: str, slots: int = LATE_SLOTS) -> int:
+        """What an instance of an offering's spot was worth in the last slots, not yet in steps.
+
+        Where there was none in them, that is what is published.
+        """
+        there = total = 0
+        for slot in sorted(self.worths)[-slots:]:
+            count = self.counts.get(slot, {}).get(offering_id, 0)
+            there += count
+            total += count * self.worths[slot].get(offering_id, 0)
+        return total // there if there else self.published.get(offering_id, 0)
 
     def copied(self) -> ShadowPrices:
         """The same, that no later event changes."""

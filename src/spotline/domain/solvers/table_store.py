@@ -18,8 +18,9 @@ from spotline.domain.solvers.value_table import (
 )
 
 # Running jobs' own tables that are kept, of 5 MB, at most 16; with fewer, every slot would build
-# all.
-MOST_TABLES = 96
+# all. Where homes go by laws a crowd of a thousand has one for each job that runs.
+MOST_TABLES = 160
+FEWER_TABLES = 96
 _SPARE_TABLES = 16  # beside those, for feedback, rehearsals and plans
 # What is kept of classes where no store was named: as much as a job's own tables may take.
 _MOST_BYTES = 1 << 30
