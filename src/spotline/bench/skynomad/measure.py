@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -27,14 +27,19 @@ POLICIES: Final = (SPOTLINE, NO_PROBES, EAGER, PROBING, SINGLE, OPTIMAL)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowRun:
-    """One window under one policy: cost and what of it went to probes, USD; misses.
+    """One window under one policy: cost and what of it was not spot, USD; launches, misses.
 
-    A mean over single zones has the mean cost of its runs and all their misses.
+    A mean over single zones has the means of its runs and all their misses. Of the optimum its cost
+    alone is known.
     """
 
     cost_usd: float
     probe_usd: float = 0.0
+    egress_usd: float = 0.0
+    on_demand_usd: float = 0.0
     probes: float = 0.0
+    launches: float = 0.0
+    idle_ticks: float = 0.0
     misses: int = 0
 
 
@@ -72,11 +77,17 @@ def _run_window(windows: WindowSet, start: int) -> dict[str, WindowRun]:
 
 
 def _run_of(outcomes: Sequence[ZoneOutcome]) -> WindowRun:
-    count = len(outcomes)
+    def mean(counts: Iterable[int]) -> float:
+        return sum(counts) / len(outcomes)
+
     return WindowRun(
-        cost_usd=sum(each.cost_micro_usd for each in outcomes) / count / MICRO_USD_PER_USD,
-        probe_usd=sum(each.probe_micro_usd for each in outcomes) / count / MICRO_USD_PER_USD,
-        probes=sum(each.probes for each in outcomes) / count,
+        cost_usd=mean(each.cost_micro_usd for each in outcomes) / MICRO_USD_PER_USD,
+        probe_usd=mean(each.probe_micro_usd for each in outcomes) / MICRO_USD_PER_USD,
+        egress_usd=mean(each.egress_micro_usd for each in outcomes) / MICRO_USD_PER_USD,
+        on_demand_usd=mean(each.on_demand_micro_usd for each in outcomes) / MICRO_USD_PER_USD,
+        probes=mean(each.probes for each in outcomes),
+        launches=mean(each.launches for each in outcomes),
+        idle_ticks=mean(each.idle_ticks for each in outcomes),
         misses=sum(each.missed for each in outcomes),
     )
 
@@ -109,4 +120,12 @@ def figures_of(
             "mean_probes": float(np.mean([one.probes for one in of_policy])),
             "cost_usd": [float(c) for c in cost],
         }
+        # Where the money goes; of the optimum only the cost is computed.
+        if name != OPTIMAL:
+            figures[name] |= {
+                "mean_egress_usd": float(np.mean([one.egress_usd for one in of_policy])),
+                "mean_on_demand_usd": float(np.mean([one.on_demand_usd for one in of_policy])),
+                "mean_launches": float(np.mean([one.launches for one in of_policy])),
+                "mean_idle_ticks": float(np.mean([one.idle_ticks for one in of_policy])),
+            }
     return figures

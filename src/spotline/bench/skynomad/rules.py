@@ -58,10 +58,12 @@ class TickState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ZoneOutcome:
-    """A finished run: cost, micro-USD, of which probes; the ticks it took, launches, lateness."""
+    """A finished run: its cost, micro-USD, and what of it was not spot; ticks, launches, lateness."""
 
     cost_micro_usd: int
     probe_micro_usd: int
+    egress_micro_usd: int
+    on_demand_micro_usd: int
     on_demand_ticks: int
     idle_ticks: int
     launches: int
@@ -117,7 +119,7 @@ class _Desk:
             overhead_left_s=0,
         )
         self._launched = False
-        self.cost = self.probe_cost = 0
+        self.cost = self.probe_cost = self.egress_cost = self.on_demand_cost = 0
         self.on_demand_ticks = self.idle_ticks = self.launches = self.probes = 0
 
     @property
@@ -166,7 +168,9 @@ class _Desk:
         source = self._standing.region
         self._launched = True
         self.launches += 1
-        self.cost += int(self._moves.egress_micro_usd[source, region])
+        egress = int(self._moves.egress_micro_usd[source, region])
+        self.cost += egress
+        self.egress_cost += egress
         overhead_s = self._terms.restart_s + int(self._moves.extra_s[source, region])
         self._set(kind=kind, zone=zone, region=region, overhead_left_s=overhead_s)
 
@@ -184,11 +188,12 @@ class _Desk:
             credit_s = max(0, tick_s - now.overhead_left_s)
             self.on_demand_ticks += now.kind == ON_DEMAND
             if credit_s < now.work_left_s:
-                self.cost += (
-                    int(self.spot_micro_usd[now.zone])
-                    if now.kind == SPOT
-                    else int(self._market.on_demand_micro_usd[now.region])
-                )
+                if now.kind == SPOT:
+                    self.cost += int(self.spot_micro_usd[now.zone])
+                else:
+                    price = int(self._market.on_demand_micro_usd[now.region])
+                    self.cost += price
+                    self.on_demand_cost += price
         self._launched = False
         self._set(
             tick=now.tick + 1,
@@ -235,6 +240,8 @@ def run(
     return ZoneOutcome(
         cost_micro_usd=desk.cost,
         probe_micro_usd=desk.probe_cost,
+        egress_micro_usd=desk.egress_cost,
+        on_demand_micro_usd=desk.on_demand_cost,
         on_demand_ticks=desk.on_demand_ticks,
         idle_ticks=desk.idle_ticks,
         launches=desk.launches,

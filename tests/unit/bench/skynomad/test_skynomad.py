@@ -109,6 +109,18 @@ class TestRules:
         assert outcome.cost_micro_usd == 100 + 7 + (ticks - 1) * 200
         assert outcome.launches == 2
 
+    def test_egress_and_on_demand_are_told_apart_from_spot(self):
+        outcome, _ = run(
+            {0: [("launch_spot", 0)], 2: [("launch_on_demand", 1)]},
+            market_of(["1" * 40]),
+            terms_of(3000, 40),
+            moves_of(egress=7),
+        )
+        # Two ticks of spot do 480 s; on-demand has its overhead and 2,520 s, its last tick free.
+        assert outcome.on_demand_micro_usd == (-(-(RESTART_S + 2520) // TICK_S) - 1) * 900
+        assert outcome.egress_micro_usd == 7
+        assert outcome.cost_micro_usd == 2 * 100 + 7 + outcome.on_demand_micro_usd
+
     def test_a_launch_that_finds_nothing_is_free_and_leaves_what_runs(self):
         outcome, seen = run(
             {0: [("launch_spot", 0)], 1: [("launch_spot", 1)]},
@@ -340,6 +352,10 @@ class TestFigures:
         assert figures[OPTIMAL]["over_optimal_percent"] == 0.0
         assert all(of["over_optimal_percent"] >= 0.0 for of in figures.values())
         assert figures["spotline"]["windows"] == 4
+        assert "mean_egress_usd" not in figures[OPTIMAL]
+        assert figures["spotline"]["mean_launches"] >= 1.0
+        parts = [figures["spotline"][f"mean_{part}_usd"] for part in ("egress", "on_demand")]
+        assert 0.0 <= sum(parts) <= figures["spotline"]["mean_cost_usd"]
 
     def test_sets_say_what_is_missing(self):
         market = market_of(["1" * 40, "1" * 40])
