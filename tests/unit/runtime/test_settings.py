@@ -56,6 +56,9 @@ SELECTION = {
         "BRIEF_SEARCH",
         "SPREADS_HOMES",
         "RESCUES_SOFT_DEADLINES",
+        "HOMES_BY_LAW",
+        "STAYS_ELSEWHERE",
+        "KEEPS_SPOT",
         "PROBES",
         "PROBE_REST_SLOTS",
         "PROBE_USD_PER_HOUR",
@@ -164,6 +167,9 @@ HELD = {
         brief_search=True,
         spreads_homes=True,
         rescues_soft_deadlines=True,
+        homes_by_law=True,
+        stays_elsewhere=True,
+        keeps_spot=True,
         probes=3,
         probe_rest_slots=5,
         probe_usd_per_hour=0.5,
@@ -197,6 +203,9 @@ SERVED = {
     "brief_search": True,
     "spreads_homes": True,
     "rescues_soft_deadlines": True,
+    "homes_by_law": True,
+    "stays_elsewhere": True,
+    "keeps_spot": True,
 }
 
 
