@@ -15,7 +15,7 @@ from spotline.domain.placement.pipeline import PipelineJob, Placement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stay:
+class PlacedStay:
     """What a job held, and from when to when."""
 
     start_s: float
@@ -39,7 +39,7 @@ class JobCourse:
     strikes: int = 0
     lost_iterations: int = 0
     done_iterations: int = 0
-    placements: list[Stay] = field(default_factory=list)
+    placements: list[PlacedStay] = field(default_factory=list)
 
     @property
     def jct_s(self) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from spotline.bench.placement.course import MethodRun, Stay
+from spotline.bench.placement.course import MethodRun, PlacedStay
 from spotline.bench.placement.setting import Setting
 
 _BYTES_PER_GBIT = 1e9 / 8
@@ -74,6 +74,6 @@ def picture(
     }
 
 
-def _counted(stays: list[Stay], now_s: float) -> tuple[int, int]:
+def _counted(stays: list[PlacedStay], now_s: float) -> tuple[int, int]:
     running = [stay for stay in stays if stay.start_s <= now_s < stay.end_s]
     return -sum(len(stay.placement.path) > 1 for stay in running), -len(running)

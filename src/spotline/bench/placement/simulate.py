@@ -23,7 +23,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from spotline.bench.placement.course import JobCourse, MethodRun, Stay
+from spotline.bench.placement.course import JobCourse, MethodRun, PlacedStay
 from spotline.bench.placement.setting import Setting, disrupted
 from spotline.domain.placement.cost import egress_usd_per_iteration
 from spotline.domain.placement.interface import (
@@ -292,7 +292,9 @@ class _Run:
             )
         else:
             course.first_start_s = self.now_s
-        course.placements.append(Stay(start_s=self.now_s, end_s=math.inf, placement=placement))
+        course.placements.append(
+            PlacedStay(start_s=self.now_s, end_s=math.inf, placement=placement)
+        )
         self.running[job.job_id] = RunningJob(
             job=job, placement=placement, started_s=self.now_s, ready_s=ready_s
         )

@@ -128,7 +128,8 @@ class CountBelief:
         inside = np.zeros(_SPACE.run_states)
         inside[low * _AGES : (high + 1) * _AGES] = 1.0
         left = self.mass * inside
-        foreseen = float(left.sum())
+        # What excludes nothing was foreseen for certain, however a processor rounds the sum.
+        foreseen = 1.0 if inside.all() else float(left.sum())
         if foreseen < _LEAST_MASS:
             left = (self.laws.prior + _LEAST_MASS) * inside
         self.mass = normalised(left)

@@ -32,7 +32,7 @@ from spotline.domain.market.generate import generate
 from spotline.domain.market.law import choose_space, law_id_of, learn_law
 from spotline.domain.market.named_law import NamedLaw
 from spotline.domain.market.offering import CapacityType
-from spotline.domain.solvers.table_store import MOST_TABLES
+from spotline.domain.solvers.table_store import FEWER_TABLES
 from spotline.replay.jobs import generated_jobs
 
 MARKET = generate("mixed", seed=2, slots=40, slot_s=1800, start_ns=1_767_571_200_000_000_000)
@@ -254,8 +254,8 @@ def test_tables_are_asked_for_while_there_is_room() -> None:
         return sum(isinstance(event, ValueTableRequested) for event in outcome.events)
 
     assert asked(slot + 1, "a", 0) > 1
-    assert asked(slot + 2, "b", MOST_TABLES // 2) == 1
-    assert asked(slot + 3, "c", MOST_TABLES) == 0
+    assert asked(slot + 2, "b", FEWER_TABLES // 2) == 1
+    assert asked(slot + 3, "c", FEWER_TABLES) == 0
 
 
 def test_a_shared_table_is_asked_for_whatever_there_are_and_named_once_it_was_announced() -> None:
@@ -267,7 +267,7 @@ def test_a_shared_table_is_asked_for_whatever_there_are_and_named_once_it_was_an
     driver.state.laws = {offering.offering_id: named for offering in MARKET.offerings}
     clock = IngestHandler(MARKET, IngestOptions())
     spec = driver.state.table_spec(named, first.offering_id, first.compiled)
-    first.tables = {str(k): JobTable(spec=spec, named=named) for k in range(MOST_TABLES)}
+    first.tables = {str(k): JobTable(spec=spec, named=named) for k in range(FEWER_TABLES)}
     driver.feed(JobSubmitted(job=replace(first.job, job_id="a"), ts_event_ns=0))
     outcome = driver.feed(clock.slot_events(slot + 1)[-1])
     asked = [event for event in outcome.events if isinstance(event, ValueTableRequested)]
@@ -303,12 +303,12 @@ def test_places_to_move_to_are_looked_at_in_a_crowd_where_their_class_was_built_
     last = wanted[-1].table
 
     assert len(wanted) > 1
-    assert tables_with_room(driver.state, wanted, MOST_TABLES) == wanted
-    assert tables_with_room(driver.state, wanted, 0) == wanted[:1]
+    assert tables_with_room(driver.state, wanted, FEWER_TABLES, FEWER_TABLES) == wanted
+    assert tables_with_room(driver.state, wanted, 0, FEWER_TABLES) == wanted[:1]
     driver.feed(
         ValueTableReady(job_id="gone", tenant="t", slot=slot, table_id=last.table_id, size_bytes=4)
     )
-    assert tables_with_room(driver.state, wanted, 0) == [
+    assert tables_with_room(driver.state, wanted, 0, FEWER_TABLES) == [
         wanted[0],
         *(asked for asked in wanted[1:] if asked.table.table_id == last.table_id),
     ]
