@@ -13,6 +13,7 @@ from spotline.application.selector.options import SelectorOptions
 from spotline.application.selector.rescuing import RescueRoom
 from spotline.application.selector.state import SelectorState
 from spotline.domain.market.lasting import lasting_of
+from spotline.domain.market.named_law import NamedLaw
 from spotline.domain.market.offering import Quote
 
 # Places that a job bids for beside those it has tables of, at most.
@@ -30,6 +31,8 @@ class IdleSpot:
 
     instances: Mapping[str, int] = field(default_factory=dict)
     quotes: Mapping[str, Quote] = field(default_factory=dict)
+    _run_states: dict[str, int] = field(default_factory=dict)
+    _slots: dict[tuple[str, int], float] = field(default_factory=dict)
 
     @classmethod
     def of(cls, state: SelectorState, options: SelectorOptions) -> IdleSpot:
@@ -76,7 +79,7 @@ class IdleSpot:
                 table_use=None,
                 stay=SpotStay(
                     law_id=named.law_id,
-                    run_state=state.run_state(offering_id, named.law.space),
+                    run_state=self._run_state(state, offering_id, named),
                     spot_surcharge_micro_usd=state.spot_surcharge(offering_id),
                 ),
                 migrate_s=way.overhead_s,
@@ -111,9 +114,27 @@ class IdleSpot:
             spared = home.on_demand_price_micro_usd - price - state.spot_surcharge(offering_id)
             if not count or spared <= 0:
                 continue
-            run_state = state.run_state(offering_id, named.law.space)
-            there = lasts = 1.0
+            lasts = self._expected_slots(state, offering_id, named, count)
+            yield -count * spared * lasts, offering_id
+
+    def _run_state(self, state: SelectorState, offering_id: str, named: NamedLaw) -> int:
+        """Where an offering is in its law: the same for all jobs of the slot."""
+        found = self._run_states.get(offering_id)
+        if found is None:
+            found = state.run_state(offering_id, named.law.space)
+            self._run_states[offering_id] = found
+        return found
+
+    def _expected_slots(
+        self, state: SelectorState, offering_id: str, named: NamedLaw, count: int
+    ) -> float:
+        """Slots that so many instances are expected to stay, this one among them."""
+        found = self._slots.get((offering_id, count))
+        if found is None:
+            run_state = self._run_state(state, offering_id, named)
+            there = found = 1.0
             for chance in lasting_of(named.law).lasts(run_state, count, _RANKED_SLOTS):
                 there *= float(chance)
-                lasts += there
-            yield -count * spared * lasts, offering_id
+                found += there
+            self._slots[offering_id, count] = found
+        return found
