@@ -45,9 +45,9 @@ class Seat:
 class TaskPlace:
     """An offering that a job runs on, or could move to: its task there and all that there is.
 
-    Going there costs `move_micro_usd`, and must gain `margin_micro_usd` more than that; `away` is there
-    where the job has no value table. `seats`,
-    and `rungs`, from which they are made, are by spot and on-demand left.
+    Going there costs `move_micro_usd`, and must gain `margin_micro_usd` more than that; `away`
+    is there where the job has no value table. `seats`, and `rungs`, from which they are made, are by spot
+    and on-demand left.
     """
 
     task: JobTask

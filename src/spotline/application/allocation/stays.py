@@ -1,4 +1,4 @@
-"""Seats of a job where it has no value table: it would stay there as long as spot lasts."""
+"""What a job is worth where it has no value table: it would stay there as long as spot lasts."""
 
 from __future__ import annotations
 

@@ -26,7 +26,8 @@ _RANKED_SLOTS = 8
 class IdleSpot:
     """Spot that no job holds as a slot opens, by offering, where it is counted.
 
-    It is less than nothing where jobs held more than there is now. `quotes` are those of the slot. Nothing is idle without `stays_elsewhere`, or inside a slot.
+    It is less than nothing where jobs held more than there is now. `quotes` are those of the slot.
+    Nothing is idle without `stays_elsewhere`, or inside a slot.
     """
 
     instances: Mapping[str, int] = field(default_factory=dict)
