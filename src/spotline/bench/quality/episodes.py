@@ -202,6 +202,7 @@ def table_for(program: JobProgram, law: MarketLaw, series: MarketSeries) -> Valu
             law=law,
             on_demand_price=int(series.on_demand_price[0]),
             on_demand_available=int(series.on_demand_available[0]),
+            even_cells=True,
         )
     )
 

@@ -187,6 +187,7 @@ def _terms(program: JobProgram, law: MarketLaw) -> TableTerms:
         law=law,
         on_demand_price=_ON_DEMAND_PRICE,
         on_demand_available=UNCOUNTED,
+        even_cells=True,
     )
 
 
