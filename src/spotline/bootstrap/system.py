@@ -122,6 +122,7 @@ class SystemOptions:
     horizon_slots: int = 6
     watch_laws: bool = True
     whole_gangs: bool = True
+    falling_ends: bool = True
     priors: bool = False
     ingest: IngestOptions = field(default_factory=IngestOptions)
     selector: SelectorOptions = field(default_factory=SelectorOptions)
@@ -205,6 +206,7 @@ class SystemOptions:
                 "horizon_slots": self.horizon_slots,
                 "watch_laws": self.watch_laws,
                 "whole_gangs": self.whole_gangs,
+                "falling_ends": self.falling_ends,
                 "priors_sha256": shipped_priors().sha256 if self.priors else "",
             },
             "selector": asdict(self.selector),
@@ -474,6 +476,7 @@ def _start_followers(services: _Services, options: SystemOptions, traded: _Trade
             horizon_slots=options.horizon_slots,
             watch_laws=options.watch_laws,
             whole_gangs=options.whole_gangs,
+            falling_ends=options.falling_ends,
             priors=options.priors,
         ),
     )
