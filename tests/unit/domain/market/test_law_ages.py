@@ -115,8 +115,9 @@ def test_laws_are_as_before_where_falling_ends_are_not_asked_for() -> None:
 
 def test_a_book_whose_ends_fall_says_so_in_its_laws_and_its_snapshot() -> None:
     counts, prices = renewal(0.3, 1.0, 200, 3) * 16, np.full(200, 300_000)
-    past = {"counts": {"o": counts.tolist()}, "price_ppm": {"o": prices.tolist()}}
-    book, plain = LawBook(falling_ends=True, **past), LawBook(**past)
+    book, plain = LawBook(falling_ends=True), LawBook()
+    for one in (book, plain):
+        one.counts["o"], one.price_ppm["o"] = counts.tolist(), prices.tolist()
 
     series = {"o": (counts, prices)}
     assert book.learn() == learn_laws(series, most_instances=32, falling_ends=True)
