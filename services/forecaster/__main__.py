@@ -20,6 +20,7 @@ async def serve(settings: ForecasterSettings, bus: BusAddress, hooks: PartHooks)
         hooks=hooks,
         watch_laws=settings.watch_laws,
         whole_gangs=settings.whole_gangs,
+        falling_ends=settings.falling_ends,
     )
 
 

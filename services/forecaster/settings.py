@@ -12,7 +12,8 @@ class ForecasterSettings(ServiceSettings):
     """`SPOTLINE_*` of the forecaster; `forecaster` is a name of the registry.
 
     `watch_laws`: what a market did before its law changed is forgotten. `whole_gangs`: laws tell a
-    whole gang from one that has lost a few.
+    whole gang from one that has lost a few. `falling_ends`: the ends of runs are drawn towards a power of
+    their age.
     With `priors` laws are drawn towards those in the wheel until the market has shown its own.
     """
 
@@ -20,4 +21,5 @@ class ForecasterSettings(ServiceSettings):
     horizon_slots: int = Field(default=12, ge=1, le=96)
     watch_laws: bool = True
     whole_gangs: bool = True
+    falling_ends: bool = True
     priors: bool = True

@@ -149,7 +149,7 @@ def verified(entries: Sequence[StoredEntry]) -> VerifyReport:
     )
     settings = {
         "selector": asdict(options),
-        "forecaster": {"horizon_slots": 12, "whole_gangs": True},
+        "forecaster": {"horizon_slots": 12, "whole_gangs": True, "falling_ends": True},
     }
     manifest = Manifest(
         run_id="killed",

@@ -68,7 +68,12 @@ async def publish(stream, events, tag):
 def verified(entries):
     settings = {
         "selector": asdict(OPTIONS),
-        "forecaster": {"forecaster": "persistence", "horizon_slots": 6, "whole_gangs": True},
+        "forecaster": {
+            "forecaster": "persistence",
+            "horizon_slots": 6,
+            "whole_gangs": True,
+            "falling_ends": True,
+        },
     }
     manifest = Manifest(
         run_id="poisoned",

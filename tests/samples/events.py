@@ -247,6 +247,7 @@ TABLE = TableSpec(
     on_demand_available=64,
     taken=4,
     on_demand_reserve_slots=3,
+    even_cells=True,
 )
 PIPELINE = Pipeline(
     job_id=JOB.job_id,

@@ -52,7 +52,7 @@ CloudName = Annotated[str, AfterValidator(_known_cloud)]
 def served_options(stated: object, info: ValidationInfo) -> object:
     """The options that an environment states, by default with all that a service has.
 
-    That is limits, prior weights, and where counts are shown clearing and shadow prices. A live market
+    That is limits, prior weights, even cells, and where counts are shown clearing and shadow prices. A live market
     shows none: they are believed, a deadline does not count on spot there, and there is nothing to clear.
     """
     firm = not follows_market(info.data.get("cloud", SIMULATED))
@@ -65,6 +65,7 @@ def served_options(stated: object, info: ValidationInfo) -> object:
         "spending": DEFAULT_SPENDING.to_json(),
         "spot_firm": firm,
         "warm_start": shipped_weights(),
+        "even_cells": True,
         **dict.fromkeys(CROWD_FIELDS, firm),
         "beliefs": "" if firm else shipped_priors().sha256,
         "belief_paths": 0 if firm else FEEDBACK_PATHS,
@@ -73,7 +74,12 @@ def served_options(stated: object, info: ValidationInfo) -> object:
 
 
 SERVED = for_crowds(
-    SelectorOptions(limits=True, spending=DEFAULT_SPENDING.to_json(), warm_start=shipped_weights())
+    SelectorOptions(
+        limits=True,
+        spending=DEFAULT_SPENDING.to_json(),
+        warm_start=shipped_weights(),
+        even_cells=True,
+    )
 )
 """The options of a service whose environment states none: money has limits by default."""
 

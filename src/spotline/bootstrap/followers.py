@@ -164,13 +164,14 @@ async def serve_forecaster(
     hooks: PartHooks,
     watch_laws: bool = True,
     whole_gangs: bool = True,
+    falling_ends: bool = True,
     priors: bool = False,
 ) -> None:
     """Forecast every slot.
 
     With `watch_laws` what was before a market's law changed is forgotten; with `whole_gangs` laws
-    tell a whole gang from one that has lost a few; with `priors` laws are drawn towards those in
-    the wheel.
+    tell a whole gang from one that has lost a few; with `falling_ends` the ends of runs are drawn
+    towards a power of their age; with `priors` laws are drawn towards those in the wheel.
     """
     # River takes a second to import; only this service needs it.
     from spotline.application.forecaster.handler import ForecastHandler, ForecastStateCodec
@@ -188,6 +189,7 @@ async def serve_forecaster(
                 horizon_slots=horizon_slots,
                 watch_laws=watch_laws,
                 whole_gangs=whole_gangs,
+                falling_ends=falling_ends,
             ),
         )
         host = ServiceHost(
@@ -196,6 +198,7 @@ async def serve_forecaster(
                 horizon_slots=horizon_slots,
                 watch_laws=watch_laws,
                 whole_gangs=whole_gangs,
+                falling_ends=falling_ends,
                 priors=shipped_priors() if priors else NO_PRIORS,
             ),
             stream,

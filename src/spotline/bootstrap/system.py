@@ -82,22 +82,18 @@ FREE_ADDRESS = "127.0.0.1:0"
 class SystemOptions:
     """Everything that shapes a run; `nats_url` empty starts a broker in `store`.
 
-    `knowledge` is a file of measured runs, `knowledge_stack` the software stack to assume of jobs
-    that do not state how fast they are. `geography` is a file of regions and links to place
-    pipelines on. `most_events` bounds how many events go into one entry of the log. Agents dial
-    `advertise` (empty: `agents_address` as it was bound); a second of wall time has `market_s_per_s`
-    of the market's.
-    The read model answers HTTP at `http_address` (empty: nowhere), called by `http_hosts`, too.
-    By the wall clock (`ingest`) the market given begins now; that of a log goes on as it began.
-    A job without a value is worth (1 + `quote_margin`) x its on-demand quote, which is recorded
-    with it. With `outlooks` every job is quoted, and looked ahead for while it runs, at a third of a
-    core at most. From the limits `health` on it is told that something is not well. `agreement` is
-    how log, ledger and cloud are compared, `callers` how much is taken from callers at a time.
-    In a `mode` on paper `cloud` is never opened.
-    A live market is quoted by `feeds`, and its slots open by their clock.
-    By `identity` servers and broker speak TLS and know who calls; None: they serve in the clear
-    whoever reaches them. An external NATS is asked for TLS where `nats_url` is `tls://...`, and
-    knows our keys.
+    `knowledge` is a file of measured runs, `knowledge_stack` the software stack to assume of jobs that do not
+    state how fast they are. `geography` is a file of regions and links to place pipelines on. `most_events`
+    bounds how many events go into one entry of the log. Agents dial `advertise` (empty: `agents_address` as it
+    was bound); a second of wall time has `market_s_per_s` of the market's. The read model answers HTTP at
+    `http_address` (empty: nowhere), called by `http_hosts`, too. By the wall clock (`ingest`) the market given
+    begins now; that of a log goes on as it began. A job without a value is worth (1 + `quote_margin`) x its
+    on-demand quote, which is recorded with it. With `outlooks` every job is quoted, and looked ahead for while
+    it runs, at a third of a core at most. From the limits `health` on it is told that something is not well.
+    `agreement` is how log, ledger and cloud are compared, `callers` how much is taken from callers at a time.
+    In a `mode` on paper `cloud` is never opened. A live market is quoted by `feeds`, and its slots open by
+    their clock. By `identity` servers and broker speak TLS and know who calls; None: they serve in the clear
+    whoever reaches them. An external NATS is asked for TLS where `nats_url` is `tls://...`, and knows our keys.
     """
 
     market: AnyMarket
@@ -122,6 +118,7 @@ class SystemOptions:
     horizon_slots: int = 6
     watch_laws: bool = True
     whole_gangs: bool = True
+    falling_ends: bool = True
     priors: bool = False
     ingest: IngestOptions = field(default_factory=IngestOptions)
     selector: SelectorOptions = field(default_factory=SelectorOptions)
@@ -205,6 +202,7 @@ class SystemOptions:
                 "horizon_slots": self.horizon_slots,
                 "watch_laws": self.watch_laws,
                 "whole_gangs": self.whole_gangs,
+                "falling_ends": self.falling_ends,
                 "priors_sha256": shipped_priors().sha256 if self.priors else "",
             },
             "selector": asdict(self.selector),
@@ -474,6 +472,7 @@ def _start_followers(services: _Services, options: SystemOptions, traded: _Trade
             horizon_slots=options.horizon_slots,
             watch_laws=options.watch_laws,
             whole_gangs=options.whole_gangs,
+            falling_ends=options.falling_ends,
             priors=options.priors,
         ),
     )

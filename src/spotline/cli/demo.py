@@ -185,7 +185,7 @@ def _options(
         market=market,
         store=store,
         ingest=without_pause(price_sanity=sanity),
-        selector=for_crowds(SelectorOptions(warm_start=weights, limits=True)),
+        selector=for_crowds(SelectorOptions(warm_start=weights, limits=True, even_cells=True)),
         priors=priors,
         outlooks=False,  # there is no time between its slots to look ahead
         identity=asked_identity(store, asked=identity),

@@ -110,7 +110,7 @@ def _rehearsing(asked: AskedRehearsal, folder: Path, run_id: str) -> Rehearsing:
             slot_wall_s=asked.slot_wall_s,
             disk_gb=asked.disk_gb,
             plan_instances=asked.plan_instances,
-            selector=SelectorOptions(warm_start=weights, limits=True),
+            selector=SelectorOptions(warm_start=weights, limits=True, even_cells=True),
             priors=asked.priors,
         ),
         identity=asked_identity(store, asked=asked.identity),

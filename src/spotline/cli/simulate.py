@@ -126,7 +126,7 @@ def simulate(
     with explained(), beside_json(outputs.to_stdout):
         information = _information(censored=censored, decide_first=decide_first)
         terms = what_if_of(deadline, price_factor)
-        selector = SelectorOptions(warm_start=read_weights(warm_start))
+        selector = SelectorOptions(warm_start=read_weights(warm_start), even_cells=True)
         otherwise = _not_of_a_log(
             {
                 "--jobs": jobs,

@@ -349,7 +349,9 @@ def _limited(
         spending = config.spending
     else:
         spending = read_limits(limits_file)
-    selection = SelectorOptions(warm_start=weights, limits=limits, spending=spending.to_json())
+    selection = SelectorOptions(
+        warm_start=weights, limits=limits, spending=spending.to_json(), even_cells=True
+    )
     return for_crowds(selection), Caps(spending=spending)
 
 

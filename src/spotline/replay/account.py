@@ -27,6 +27,7 @@ from spotline.domain.units import PPM, usd_from_micro_usd, utc_iso
 from spotline.replay.closed_loop import LoopOptions, closed_loop
 from spotline.replay.course import coverage
 from spotline.replay.handlers import (
+    ends_fall,
     forecaster_stated,
     parts_whole_gangs,
     priors_stated,
@@ -137,6 +138,7 @@ def read_recorded(directory: Path) -> RecordedLog:
             horizon_slots=horizon_slots,
             watch_laws=watches_laws(settings),
             whole_gangs=parts_whole_gangs(settings),
+            falling_ends=ends_fall(settings),
             selector=selector_options(settings),
             priors=priors_stated(settings),
         ),

@@ -33,7 +33,8 @@ class LoopOptions:
     """How rules run: `spotline` as `selector` says; `seed` varies which policies it draws.
 
     `watch_laws`: what a market did before its law changed is forgotten; `whole_gangs`: laws tell a
-    whole gang from one that has lost a few.
+    whole gang from one that has lost a few; `falling_ends`: ends of runs are drawn towards a power of
+    their age.
     Laws are drawn towards `priors`. Where `information` is withheld, all rules run against a cloud that
     refuses and takes back.
     """
@@ -42,6 +43,7 @@ class LoopOptions:
     horizon_slots: int = 6
     watch_laws: bool = True
     whole_gangs: bool = True
+    falling_ends: bool = True
     seed: int = 0
     selector: SelectorOptions = field(default_factory=SelectorOptions)
     priors: PriorLaws = NO_PRIORS
@@ -78,6 +80,7 @@ def closed_loop(
             options.information,
             watch_laws=options.watch_laws,
             whole_gangs=options.whole_gangs,
+            falling_ends=options.falling_ends,
             priors=options.priors,
         )
     else:

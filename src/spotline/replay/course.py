@@ -64,12 +64,14 @@ def issue_forecasts(
     *,
     watch_laws: bool = True,
     whole_gangs: bool = True,
+    falling_ends: bool = True,
     priors: PriorLaws = NO_PRIORS,
 ) -> dict[int, Issued]:
     """What the forecaster service says in every slot, knowing that slot and those before it.
 
     With `watch_laws` it forgets what a market did before its law changed, with `whole_gangs` its
-    laws tell a whole gang from one that has lost a few. Laws are drawn towards `priors`.
+    laws tell a whole gang from one that has lost a few, with `falling_ends` the ends of runs are
+    drawn towards a power of their age. Laws are drawn towards `priors`.
 
     Raises
     ------
@@ -85,6 +87,7 @@ def issue_forecasts(
         horizon_slots=horizon_slots,
         watch_laws=watch_laws,
         whole_gangs=whole_gangs,
+        falling_ends=falling_ends,
         priors=priors,
     )
     turns = Turns(handler)
@@ -127,11 +130,12 @@ def course_of(
     *,
     watch_laws: bool = True,
     whole_gangs: bool = True,
+    falling_ends: bool = True,
     priors: PriorLaws = NO_PRIORS,
 ) -> MarketCourse:
     """Forecast a market slot by slot, its laws drawn towards `priors`; note what offerings have.
 
-    `watch_laws` and `whole_gangs` as in `issue_forecasts`.
+    `watch_laws`, `whole_gangs` and `falling_ends` as in `issue_forecasts`.
 
     Raises
     ------
@@ -146,6 +150,7 @@ def course_of(
         horizon_slots,
         watch_laws=watch_laws,
         whole_gangs=whole_gangs,
+        falling_ends=falling_ends,
         priors=priors,
     )
     offers: dict[str, list[SlotRecord]] = {o.offering_id: [] for o in market.offerings}

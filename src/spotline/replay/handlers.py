@@ -105,6 +105,17 @@ def parts_whole_gangs(settings: Mapping[str, Any]) -> bool:
     return _said_of_laws(settings, "whole_gangs")
 
 
+def ends_fall(settings: Mapping[str, Any]) -> bool:
+    """Whether the ends of runs were drawn towards a power of their age; before 0.3.0 they were not.
+
+    Raises
+    ------
+    ContractError
+        The settings are malformed.
+    """
+    return _said_of_laws(settings, "falling_ends")
+
+
 def _said_of_laws(settings: Mapping[str, Any], name: str) -> bool:
     said = _of(settings, "forecaster").get(name, False)
     if not isinstance(said, bool):
@@ -144,6 +155,7 @@ def handlers_of(settings: Mapping[str, Any]) -> tuple[Handler[Any], ...]:
             horizon_slots=horizon,
             watch_laws=watches_laws(settings),
             whole_gangs=parts_whole_gangs(settings),
+            falling_ends=ends_fall(settings),
             priors=priors_stated(settings),
         )
     except (TypeError, ValueError) as error:

@@ -172,11 +172,11 @@ class _Placed:
     table: ValueTable | None
 
 
-def _placed(course: MarketCourse, job: Job, history_slots: int) -> _Placed:
+def _placed(course: MarketCourse, job: Job, selector: SelectorOptions) -> _Placed:
     market = course.market
     first = first_slot(market, job)
     offerings = {offering.offering_id: offering for offering in market.offerings}
-    past = course.slots[max(0, first - history_slots) : first]
+    past = course.slots[max(0, first - selector.history_slots) : first]
     chosen = best_offering(job, offerings, course.slots[first], past)
     if chosen is None:
         raise ContractError(f"job {job.name or job.job_id}", _NOWHERE)
@@ -197,6 +197,7 @@ def _placed(course: MarketCourse, job: Job, history_slots: int) -> _Placed:
         law=law,
         on_demand_price=records[0].on_demand_price,
         on_demand_available=records[0].on_demand_available,
+        even_cells=selector.even_cells,
     )
     counts = [record.spot_available for record in course.offers[chosen][: first + len(records)]]
     states = run_states(law.space, counts)[first:]
@@ -217,7 +218,7 @@ def _law_known(course: MarketCourse, offering_id: str, first: int) -> MarketLaw 
 def _alone(
     course: MarketCourse, jobs: Sequence[Job], names: Sequence[str], options: SimulationOptions
 ) -> SimulationReport:
-    placed = [_placed(course, job, options.selector.history_slots) for job in jobs]
+    placed = [_placed(course, job, options.selector) for job in jobs]
     optima = [clairvoyant_optimum(each.program, each.records) for each in placed]
     fallback = policy_named(FALLBACK_POLICY_ID)
     named = {name: policy_named(name) for name in names if name != SPOTLINE}

@@ -98,6 +98,16 @@ def test_what_a_recorded_market_says_of_spot_is_counted_on(
     assert options.selector.spot_firm
 
 
+def test_a_new_log_says_that_cells_are_even_and_ends_fall(
+    made: list[SystemOptions], command: list[str]
+) -> None:
+    CliRunner().invoke(app, command)
+
+    (options,) = made
+    assert options.settings()["selector"]["even_cells"] is True
+    assert options.settings()["forecaster"]["falling_ends"] is True
+
+
 def test_a_live_market_says_nothing_of_spot_to_count_on() -> None:
     market = LiveMarket(source="t", offerings=market_of().offerings, slot_s=60, start_ns=0)
 

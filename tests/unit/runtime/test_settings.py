@@ -54,6 +54,7 @@ SELECTION = {
         "STRICT_RECLAIMS",
         "NETS_SOFT_DEADLINES",
         "BRIEF_SEARCH",
+        "EVEN_CELLS",
         "SPREADS_HOMES",
         "RESCUES_SOFT_DEADLINES",
         "HOMES_BY_LAW",
@@ -102,7 +103,9 @@ VARIABLES = {
         *("CLOUD_PAPER_UP_SHARE", "CLOUD_PAPER_STAYS_UP"),
     },
     ConfiguratorSettings: {"CONFIGURATOR_ADDRESS", "KNOWLEDGE", "KNOWLEDGE_STACK"},
-    ForecasterSettings: {"FORECASTER", "HORIZON_SLOTS", "PRIORS", "WATCH_LAWS", "WHOLE_GANGS"},
+    ForecasterSettings: {
+        *("FORECASTER", "HORIZON_SLOTS", "PRIORS", "WATCH_LAWS", "WHOLE_GANGS", "FALLING_ENDS")
+    },
     MarketIngestSettings: {
         *("MARKET", "SLOTS_PER_S", "WALL_CLOCK", "WAIT_FOR_WORK", "GEOGRAPHY", "NOTICE_LEAD_S"),
         *("RESERVATIONS", "PRICE_SANITY", "LIST_PRICES", "STALE_AFTER_S", "CLOUD", "MODE"),
@@ -165,6 +168,7 @@ HELD = {
         strict_reclaims=True,
         nets_soft_deadlines=True,
         brief_search=True,
+        even_cells=True,
         spreads_homes=True,
         rescues_soft_deadlines=True,
         homes_by_law=True,
@@ -201,6 +205,7 @@ SERVED = {
     "strict_reclaims": True,
     "nets_soft_deadlines": True,
     "brief_search": True,
+    "even_cells": True,
     "spreads_homes": True,
     "rescues_soft_deadlines": True,
     "homes_by_law": True,

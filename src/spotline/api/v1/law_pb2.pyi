@@ -174,6 +174,7 @@ class TableSpec(_message.Message):
     ON_DEMAND_RESERVE_SLOTS_FIELD_NUMBER: _builtins.int
     SPOT_SURCHARGE_MICRO_USD_FIELD_NUMBER: _builtins.int
     SHARED_FIELD_NUMBER: _builtins.int
+    EVEN_CELLS_FIELD_NUMBER: _builtins.int
     table_id: _builtins.str
     """SHA-256 of everything the table depends on, hexadecimal."""
     law_id: _builtins.str
@@ -202,6 +203,10 @@ class TableSpec(_message.Message):
     """Whether the table is that of the job's class, by which `table_id` then names it. False before
     Spotline 0.3.0.
     """
+    even_cells: _builtins.bool
+    """Whether work left is counted in cells that slots are whole numbers of. False before Spotline
+    0.3.0.
+    """
     def __init__(
         self,
         *,
@@ -217,10 +222,11 @@ class TableSpec(_message.Message):
         on_demand_reserve_slots: _builtins.int = ...,
         spot_surcharge_micro_usd: _builtins.int = ...,
         shared: _builtins.bool = ...,
+        even_cells: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["first_slot_start_ns", b"first_slot_start_ns", "instance_type", b"instance_type", "law_id", b"law_id", "offering_id", b"offering_id", "on_demand_available", b"on_demand_available", "on_demand_price_micro_usd", b"on_demand_price_micro_usd", "on_demand_reserve_slots", b"on_demand_reserve_slots", "shared", b"shared", "slot_s", b"slot_s", "spot_surcharge_micro_usd", b"spot_surcharge_micro_usd", "table_id", b"table_id", "taken", b"taken"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["even_cells", b"even_cells", "first_slot_start_ns", b"first_slot_start_ns", "instance_type", b"instance_type", "law_id", b"law_id", "offering_id", b"offering_id", "on_demand_available", b"on_demand_available", "on_demand_price_micro_usd", b"on_demand_price_micro_usd", "on_demand_reserve_slots", b"on_demand_reserve_slots", "shared", b"shared", "slot_s", b"slot_s", "spot_surcharge_micro_usd", b"spot_surcharge_micro_usd", "table_id", b"table_id", "taken", b"taken"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

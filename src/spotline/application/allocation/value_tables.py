@@ -61,6 +61,13 @@ def surcharged(spec: TableSpec, surcharge: int, program: JobProgram, law: Market
     return same_table_of(replace(spec, spot_surcharge_micro_usd=surcharge), program, law)
 
 
+def evened(spec: TableSpec, program: JobProgram, law: MarketLaw) -> TableSpec:
+    """Name the table of even cells; one of a class, whose cells are even for none of its jobs, stays."""
+    if spec.shared:
+        return spec
+    return same_table_of(replace(spec, even_cells=True), program, law)
+
+
 def same_table_of(spec: TableSpec, program: JobProgram, law: MarketLaw) -> TableSpec:
     """Name the table that differs from the one named by `spec` in the job's program alone."""
     return replace(spec, table_id=table_id(_terms(spec, program, law)))
@@ -118,4 +125,5 @@ def _terms(spec: TableSpec, program: JobProgram, law: MarketLaw) -> TableTerms:
         reserve_slots=spec.on_demand_reserve_slots,
         spot_surcharge=spec.spot_surcharge_micro_usd,
         shared=spec.shared,
+        even_cells=spec.even_cells,
     )

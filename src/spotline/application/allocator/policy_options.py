@@ -144,6 +144,7 @@ def _estimates(
                 law=law,
                 on_demand_price=slot_quote.quote.on_demand_price_micro_usd,
                 on_demand_available=sampled[0][0].on_demand_available,
+                even_cells=True,
             )
         )
         known = _counts_of(market.history, offering.offering_id)
@@ -174,7 +175,7 @@ def _until_it_ends(
 
 def _law_of(history: Sequence[SlotOpened], offering_id: str) -> MarketLaw | None:
     """The law that the recent slots show, None where they are too few or tell no counts."""
-    book = LawBook(whole_gangs=True)
+    book = LawBook(whole_gangs=True, falling_ends=True)
     for opened in history:
         book.observe(opened)
     if len(book.counts.get(offering_id, ())) < FIRST_AFTER_SLOTS:

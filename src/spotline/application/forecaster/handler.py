@@ -62,6 +62,8 @@ class ForecastHandler:
         Forget what a market did before its law changed; logs of before 0.3.0 did not.
     whole_gangs
         Let laws tell a whole gang from one that has lost a few; logs of before 0.3.0 did not.
+    falling_ends
+        Draw the ends of runs towards a power of their age; logs of before 0.3.0 did not.
     priors
         Laws from elsewhere, which the market's own are drawn towards.
     """
@@ -75,6 +77,7 @@ class ForecastHandler:
         horizon_slots: int = DEFAULT_HORIZON_SLOTS,
         watch_laws: bool = False,
         whole_gangs: bool = False,
+        falling_ends: bool = False,
         priors: PriorLaws = NO_PRIORS,
     ) -> None:
         check_horizon(horizon_slots, horizon_slots)
@@ -82,13 +85,18 @@ class ForecastHandler:
         self._horizon_slots = horizon_slots
         self._watch_laws = watch_laws
         self._whole_gangs = whole_gangs
+        self._falling_ends = falling_ends
         self._priors = priors
 
     def initial(self) -> ForecastState:
         """A forecaster without any knowledge."""
         return ForecastState(
             forecaster=self._factory(self._horizon_slots),
-            book=LawBook(watches=self._watch_laws, whole_gangs=self._whole_gangs),
+            book=LawBook(
+                watches=self._watch_laws,
+                whole_gangs=self._whole_gangs,
+                falling_ends=self._falling_ends,
+            ),
         )
 
     def check(self, state: ForecastState, event: Event) -> None:
@@ -172,18 +180,22 @@ class ForecastStateCodec:
         horizon_slots: int = DEFAULT_HORIZON_SLOTS,
         watch_laws: bool = False,
         whole_gangs: bool = False,
+        falling_ends: bool = False,
     ) -> None:
         self._factory = factory
         self._horizon_slots = horizon_slots
         self._watch_laws = watch_laws
         self._whole_gangs = whole_gangs
+        self._falling_ends = falling_ends
 
     @property
     def version(self) -> str:
         """Model, library version, horizon: a snapshot of any other is to be refolded."""
         watched = " watched" if self._watch_laws else ""
         parted = " whole gangs" if self._whole_gangs else ""
-        return f"8 {self._factory.state_version} horizon={self._horizon_slots}{watched}{parted}"
+        falling = " falling ends" if self._falling_ends else ""
+        laws = f"{watched}{parted}{falling}"
+        return f"9 {self._factory.state_version} horizon={self._horizon_slots}{laws}"
 
     def dump(self, state: ForecastState) -> bytes:
         """Write a line with the slot, its time, the length of the law book; that; the forecaster."""

@@ -187,7 +187,7 @@ def snapshot_of_market(
             source="",
         )
     )
-    book = LawBook(whole_gangs=True)
+    book = LawBook(whole_gangs=True, falling_ends=True)
     for slot in history:
         following.fold(slot)
         book.observe(slot)

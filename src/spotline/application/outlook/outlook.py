@@ -179,7 +179,7 @@ def market_futures(state: SelectorState, *, slots: int, futures: int) -> MarketF
     laws = {offering_id: named.law for offering_id, named in state.laws.items()}
     if any(sq.quote.offering_id not in laws for sq in state.current.quotes):
         # The forecaster says its first law only after a few slots.
-        book = LawBook(whole_gangs=True)
+        book = LawBook(whole_gangs=True, falling_ends=True)
         for opened in history:
             book.observe(opened)
         laws = {**book.learn(), **laws}

@@ -81,6 +81,9 @@ class SelectorOptions:
 
     With `brief_search` CP-SAT has a tenth of the work to find a better clearing (ADR 0082).
 
+    With `even_cells` value tables of a job of its own, not of a class, count work left in cells that slots
+    are whole numbers of, where there is room for them (ADR 0088); logs from before 0.3.0 had none.
+
     `fairness` is the most that a tenant's bids count against another's where bids are cleared (1: all
     count the same): whose jobs saved a smaller share against on-demand counts for more (ADR 0069).
     `tenant_shares` says how much a tenant is due to save against others: `research=2`, others 1.
@@ -133,6 +136,7 @@ class SelectorOptions:
     strict_reclaims: bool = False
     nets_soft_deadlines: bool = False
     brief_search: bool = False
+    even_cells: bool = False
     spreads_homes: bool = False
     rescues_soft_deadlines: bool = False
     homes_by_law: bool = False

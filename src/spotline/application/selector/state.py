@@ -8,7 +8,7 @@ from enum import Enum
 
 from spotline.application.allocation.measuring import Measuring
 from spotline.application.allocation.tasks import program_of
-from spotline.application.allocation.value_tables import surcharged, table_spec
+from spotline.application.allocation.value_tables import evened, surcharged, table_spec
 from spotline.application.selector.job_run import JobRun, RunPhase
 from spotline.application.selector.options import SelectorOptions
 from spotline.domain.beliefs.probes import ProbeBook
@@ -78,6 +78,7 @@ class SelectorState:
     trust: ForecastTrust
     competing: bool = True
     shared_tables: bool = False
+    even_cells: bool = False
     announced: set[str] = field(default_factory=set)
     clearing: bool = False
     rescue_room: bool = False
@@ -298,6 +299,8 @@ class SelectorState:
             taken=None if self.shared_tables else self._taken_of(offering_id),
             on_demand_reserve_slots=self.stock_ahead(program.allowed_counts, offering_id)[0],
         )
+        if self.even_cells:
+            spec = evened(spec, program, named.law)
         surcharge = self.spot_surcharge(offering_id)
         return surcharged(spec, surcharge, program, named.law) if surcharge else spec
 
@@ -354,6 +357,7 @@ def state_at_start(options: SelectorOptions, learner: Learner) -> SelectorState:
         trust=ForecastTrust(),
         competing=options.competing,
         shared_tables=options.shared_tables,
+        even_cells=options.even_cells,
         clearing=options.clearing,
         rescue_room=options.rescue_room,
         stays_elsewhere=options.stays_elsewhere,

@@ -23,7 +23,7 @@ SDP = "sdp"
 RULES = ("msu", "uniform_progress", "on_demand_only", EDF)
 POLICY_NAMES = (SPOTLINE, SDP, *RULES)
 # How `spotline up` decides: what is measured is what is shipped. No money has limits here.
-SHIPPED = replace(for_crowds(SelectorOptions()), couples_limits=False)
+SHIPPED = replace(for_crowds(SelectorOptions(even_cells=True)), couples_limits=False)
 # What these do depends on nothing that was learned.
 UNLEARNED = RULES
 

@@ -131,7 +131,8 @@ def learn_law_before(
     for one in (series, *others):
         seen = [since for at, since in changes.get(one.name, ()) if at <= slot]
         past[one.name] = _past(one, seen[-1] if seen else 0, slot)
-    return learn_laws(past, most_instances=MOST_INSTANCES, whole_gangs=True)[series.name]
+    laws = learn_laws(past, most_instances=MOST_INSTANCES, whole_gangs=True, falling_ends=True)
+    return laws[series.name]
 
 
 def _past(series: Series, first: int, end: int) -> tuple[IntArray, IntArray]:
@@ -202,6 +203,7 @@ def table_for(program: JobProgram, law: MarketLaw, series: MarketSeries) -> Valu
             law=law,
             on_demand_price=int(series.on_demand_price[0]),
             on_demand_available=int(series.on_demand_available[0]),
+            even_cells=True,
         )
     )
 

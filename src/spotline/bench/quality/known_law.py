@@ -174,11 +174,11 @@ def _walk(matrix: FloatArray, slots: int, rng: np.random.Generator) -> IntArray:
 
 
 def learned_law(law: MarketLaw, seed: int) -> MarketLaw:
-    """What the product learns of `law` from `LEARNED_SLOTS` slots that follow it."""
+    """What is learned of `law` from `LEARNED_SLOTS` slots that follow it."""
     past = sample(law, LEARNED_SLOTS, seed)
     price_ppm = past.spot_price * PPM // past.on_demand_price
     series = {"known": (past.spot_available, price_ppm)}
-    return learn_laws(series, most_instances=MOST_INSTANCES)["known"]
+    return learn_laws(series, most_instances=MOST_INSTANCES, falling_ends=True)["known"]
 
 
 def _terms(program: JobProgram, law: MarketLaw) -> TableTerms:
@@ -187,6 +187,7 @@ def _terms(program: JobProgram, law: MarketLaw) -> TableTerms:
         law=law,
         on_demand_price=_ON_DEMAND_PRICE,
         on_demand_available=UNCOUNTED,
+        even_cells=True,
     )
 
 

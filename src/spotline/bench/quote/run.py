@@ -79,7 +79,7 @@ def quote_world(
     tell(f"{world.name}: {market.slots} slots, {len(market.offerings)} offerings, forecasting")
     course = course_of(market, DEFAULT_FORECASTER, _HORIZON_SLOTS, Information.FULL)
     drawn = quoted_jobs(market, jobs, seed, part)
-    options = SelectorOptions(competing=False)
+    options = SelectorOptions(competing=False, even_cells=True)
     arriving: dict[int, list[Job]] = {}
     for job in drawn:
         arriving.setdefault(first_slot(market, job) - 1, []).append(job)

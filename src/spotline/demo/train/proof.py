@@ -306,7 +306,7 @@ def _system(options: ProofOptions, window: DemoWindow) -> SystemOptions:
         store=options.folder / "store",
         ingest=pace.ingest(window.market.slot_s, wait_for_work=False),
         market_s_per_s=options.speed,
-        selector=SelectorOptions(warm_start=_trusting(_TRUSTED)),
+        selector=SelectorOptions(warm_start=_trusting(_TRUSTED), even_cells=True),
         cloud=chosen_cloud(
             _CLOUD,
             cpu_share=options.cpu_share,

@@ -25,7 +25,7 @@ EVERY_SLOTS = 24
 # moves it.
 EARLY_SLOTS = (1, 2, 3, 4, 6, 8, 12, 16, 20)
 
-_NAME, _VERSIONS = "law book", {"format": "3"}
+_NAME, _VERSIONS = "law book", {"format": "4"}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -37,11 +37,13 @@ class LawBook:
 
     A book that `watches` forgets what an offering did before its law changed (see
     `law_drift.changed_at`), whenever laws are due; logs of before 0.3.0 were learned without. With
-    `whole_gangs` its laws tell a whole gang from one that has lost a few, see `choose_space`.
+    `whole_gangs` its laws tell a whole gang from one that has lost a few, see `choose_space`; with
+    `falling_ends` runs end the more rarely the older they are, see `learn_law`.
     """
 
     watches: bool = False
     whole_gangs: bool = False
+    falling_ends: bool = False
     slots: int = 0
     counts: dict[str, list[int]] = field(default_factory=dict)
     price_ppm: dict[str, list[int]] = field(default_factory=dict)
@@ -96,6 +98,7 @@ class LawBook:
             most_instances=MOST_INSTANCES,
             elsewhere=lends,
             whole_gangs=self.whole_gangs,
+            falling_ends=self.falling_ends,
         )
         for name in sorted(self.reserved):
             laws.update(learn_laws({name: past[name]}, most_instances=MOST_INSTANCES))

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spotline.domain.canonical import canonical_as, canonical_v1
+from spotline.domain.market.law_ages import aged, assumed_older, ended_by_age, slots_lasted
 from spotline.domain.units import PPM
 
 IntArray = npt.NDArray[np.int64]
@@ -114,10 +115,7 @@ def run_states(space: StateSpace, counts: Sequence[int] | IntArray) -> IntArray:
     """Run state of every slot of a series, shape of `counts`; the first slot begins a run."""
     seen = np.asarray(counts, dtype=np.int64)
     level = np.searchsorted(space.level_starts, seen, side="right") - 1
-    at = np.arange(seen.size)
-    begins = np.append(True, level[1:] != level[:-1]) if seen.size else np.zeros(0, dtype=bool)
-    lasted = at - np.maximum.accumulate(np.where(begins, at, 0)) + 1
-    age = np.searchsorted(space.age_starts, lasted, side="right") - 1
+    age = np.searchsorted(space.age_starts, slots_lasted(level), side="right") - 1
     return (level * space.ages + age).astype(np.int64)
 
 
@@ -248,11 +246,13 @@ def learn_law(
     space: StateSpace,
     *,
     prior: MarketLaw | None = None,
+    falling_ends: bool = False,
 ) -> MarketLaw:
     """Learn a law on `space` from one offering's series of spot counts and prices.
 
     Probabilities are posterior means under Dirichlet priors: a level's moves are drawn towards
-    staying, a run's of a certain age towards those of its level at any age. With a `prior` (a law
+    staying, a run's of a certain age towards those of its level at any age; with `falling_ends`
+    towards a chance that falls as a power of the age, see `law_ages.ends_by_age`. With a `prior` (a law
     of other offerings, on the same space) they are drawn towards that one instead.
 
     Raises
@@ -270,7 +270,7 @@ def learn_law(
     return MarketLaw(
         space=space,
         level_counts=_level_counts(seen, space, prior),
-        run_ppb=_run_law(run_states(space, seen), space, prior),
+        run_ppb=_run_law(run_states(space, seen), space, prior, falling_ends=falling_ends),
         price_ppb=_price_law(np.asarray(price_ppm, dtype=np.int64), space, prior),
     )
 
@@ -286,7 +286,9 @@ def _level_counts(seen: IntArray, space: StateSpace, prior: MarketLaw | None) ->
     return tuple(counts)
 
 
-def _run_law(states: IntArray, space: StateSpace, prior: MarketLaw | None) -> tuple[int, ...]:
+def _run_law(
+    states: IntArray, space: StateSpace, prior: MarketLaw | None, *, falling_ends: bool
+) -> tuple[int, ...]:
     levels, ages = len(space.level_starts), space.ages
     moves = np.zeros((levels, ages, levels))
     older = np.zeros((levels, ages))
@@ -294,7 +296,7 @@ def _run_law(states: IntArray, space: StateSpace, prior: MarketLaw | None) -> tu
     np.add.at(moves, (before // ages, before % ages, after // ages), 1.0)
     grown = (after // ages == before // ages) & (after % ages > before % ages)
     np.add.at(older, (before[grown] // ages, before[grown] % ages), 1.0)
-    assumed_older = _assumed_older(space)
+    older_assumed = assumed_older(space.age_starts)
     if prior is None:
         share = moves.sum(axis=(0, 1)) + 1.0
         share /= share.sum()
@@ -302,6 +304,8 @@ def _run_law(states: IntArray, space: StateSpace, prior: MarketLaw | None) -> tu
         pooled = moves.sum(axis=1) + _LEVEL_WEIGHT * stay
         pooled /= pooled.sum(axis=1, keepdims=True)
         drawn_to = np.repeat(pooled[:, None, :], ages, axis=1)
+        if falling_ends:
+            drawn_to = ended_by_age(pooled, states // ages, space.age_starts)
         weight = _AGE_WEIGHT
     else:
         matrix = prior.run_matrix()
@@ -310,43 +314,8 @@ def _run_law(states: IntArray, space: StateSpace, prior: MarketLaw | None) -> tu
     chance = moves + weight * drawn_to
     chance /= chance.sum(axis=2, keepdims=True)
     stayed = moves[np.arange(levels), :, np.arange(levels)]
-    grow = (older + 2.0 * assumed_older) / (stayed + 2.0)
-    return quantised_rows(_aged(chance, grow))
-
-
-def grown_older(chance: FloatArray, space: StateSpace) -> FloatArray:
-    """Chances of the next level as chances of the next run state, which runs grow older in.
-
-    Parameters
-    ----------
-    chance
-        Shape (levels, ages, levels). Nothing is known of how runs go from age to age: one slot in
-        the width of a bucket leads into the next.
-    """
-    grow = np.broadcast_to(_assumed_older(space), chance.shape[:2])
-    return _aged(chance, grow)
-
-
-def _aged(chance: FloatArray, grow: FloatArray) -> FloatArray:
-    """Run states' transitions, shape (states, states), from those of levels and shares that age."""
-    levels, ages = chance.shape[:2]
-    matrix = np.zeros((levels, ages, levels, ages))
-    for level in range(levels):
-        for age in range(ages):
-            matrix[level, age, :, 0] = chance[level, age]
-            matrix[level, age, level, 0] = 0.0
-            staying = chance[level, age, level]
-            further = min(age + 1, ages - 1)
-            share_older = float(grow[level, age]) if further != age else 0.0
-            matrix[level, age, level, age] += staying * (1.0 - share_older)
-            matrix[level, age, level, further] += staying * share_older
-    return matrix.reshape(levels * ages, levels * ages)
-
-
-def _assumed_older(space: StateSpace) -> FloatArray:
-    """Chance that a run which goes on enters the next bucket: one in the width of its own."""
-    widths = np.diff(np.array(space.age_starts, dtype=np.float64))
-    return np.append(1.0 / np.maximum(widths, 1.0), 0.0)[None, :]
+    grow = (older + 2.0 * older_assumed) / (stayed + 2.0)
+    return quantised_rows(aged(chance, grow))
 
 
 def _price_law(price_ppm: IntArray, space: StateSpace, prior: MarketLaw | None) -> tuple[int, ...]:
@@ -429,6 +398,7 @@ def learn_laws(
     most_instances: int,
     elsewhere: Lends | None = None,
     whole_gangs: bool = False,
+    falling_ends: bool = False,
 ) -> dict[str, MarketLaw]:
     """Learn the law of every offering, each drawn towards those of others that fit it.
 
@@ -446,6 +416,8 @@ def learn_laws(
         What other markets lend, beside the offerings of this one; see `Lends`.
     whole_gangs
         Tell the greatest count of the market from a few less; see `choose_space`.
+    falling_ends
+        Draw the ends of runs towards a power of their age; see `learn_law`.
     """
     names = sorted(series)
     if not names:
@@ -454,7 +426,10 @@ def learn_laws(
     # Levels of the count are common to all, so that laws can be lent; prices are each one's own.
     common = choose_space(counts, [], most_instances=most_instances, whole_gangs=whole_gangs)
     unpriced = {name: np.full(len(series[name][0]), PPM // 3, dtype=np.int64) for name in names}
-    alone = {name: learn_law(series[name][0], unpriced[name], common) for name in names}
+    alone = {
+        name: learn_law(series[name][0], unpriced[name], common, falling_ends=falling_ends)
+        for name in names
+    }
     laws: dict[str, MarketLaw] = {}
     for name in names:
         own_counts, own_prices = series[name]
@@ -470,7 +445,9 @@ def learn_laws(
         if others:
             seen = transitions(common, own_counts)
             lent = mixed_law(others, law_weights(seen, others, before))
-        run = learn_law(own_counts, unpriced[name], common, prior=lent)
+        run = alone[name]
+        if lent is not None:
+            run = learn_law(own_counts, unpriced[name], common, prior=lent)
         priced = learn_law(own_counts, own_prices, _with_prices(common, own_prices))
         laws[name] = MarketLaw(
             space=priced.space,

@@ -24,10 +24,10 @@ from spotline.domain.market.law import (
     Lends,
     MarketLaw,
     StateSpace,
-    grown_older,
     learn_law,
     quantised_rows,
 )
+from spotline.domain.market.law_ages import grown_older
 from spotline.domain.units import PPM
 
 FORMAT_VERSION = 1
@@ -170,7 +170,7 @@ def lent_by(law: MarketLaw, space: StateSpace, capacity: int, slot_s: int = SLOT
     return MarketLaw(
         space=space,
         level_counts=(0, *space.level_starts[1:]),
-        run_ppb=quantised_rows(grown_older(moves, space)),
+        run_ppb=quantised_rows(grown_older(moves, space.age_starts)),
         price_ppb=quantised_rows(price),
     )
 

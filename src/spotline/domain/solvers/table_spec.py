@@ -13,7 +13,8 @@ class TableSpec:
     stay with jobs that are served earlier; a launch of on-demand may have to wait for
     `on_demand_reserve_slots`; spot of the slots to come costs `spot_surcharge_micro_usd` per
     instance-hour more than its price. A `shared` one is named by the job's class, and only the
-    job's own view of it depends on the job.
+    job's own view of it depends on the job. One of `even_cells` counts work left in cells that slots
+    are whole numbers of.
     """
 
     table_id: str
@@ -28,6 +29,7 @@ class TableSpec:
     on_demand_reserve_slots: int = 0
     spot_surcharge_micro_usd: int = 0
     shared: bool = False
+    even_cells: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,7 +34,7 @@ _HARD_WORTH = 2
 @canonical_as(
     "TableTerms",
     "program law on_demand_price on_demand_available taken reserve_slots",
-    later="spot_surcharge shared",
+    later="spot_surcharge shared even_cells",
 )
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableTerms:
@@ -46,7 +46,9 @@ class TableTerms:
     taken to cost `spot_surcharge` micro-USD per instance-hour more than its price: the shadow price
     of what other jobs could do with it. The present slot is decided at its price.
 
-    A `shared` table is that of the job's class, see `class_terms`.
+    A `shared` table is that of the job's class, see `class_terms`. One of `even_cells` counts work
+    left in cells that what a slot brings and what a change loses are whole numbers of, where such
+    cells are fine enough and few enough (see `value_table.even_cell_quanta`); logs of before had none.
     """
 
     program: JobProgram
@@ -57,6 +59,7 @@ class TableTerms:
     reserve_slots: int = 0
     spot_surcharge: int = 0
     shared: bool = False
+    even_cells: bool = False
 
 
 def table_id(terms: TableTerms) -> str:

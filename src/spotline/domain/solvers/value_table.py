@@ -8,6 +8,7 @@ a planner that may round finds schedules that live off the rounding.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -37,6 +38,10 @@ from spotline.domain.units import PPM
 MOST_ENTRIES = 4_000_000
 MOST_CELLS = 240
 LEAST_CELLS = 40
+# How many times as many cells a table may have where that makes them even, and by what share more
+# than that many entries, or a coarser cell: chosen on second quarters of the traces (ADR 0088).
+_EVEN_TIMES = 2
+_EVEN_SHARE = 8
 # A class reaches up to half as far again in time and in work as its jobs do.
 _CLASS_ENTRIES = MOST_ENTRIES * 3 // 2
 _CLASS_CELLS = MOST_CELLS * 3 // 2
@@ -266,6 +271,10 @@ def _planned(terms: TableTerms) -> _Plan:
     sets = held_sets(terms, most_entries // (per_set * 2 * LEAST_CELLS))
     cells = min(most_cells, max(LEAST_CELLS, most_entries // (per_set * len(sets.holdings))))
     cell = _cell_quanta(program, cells)
+    if terms.even_cells:
+        entries = (most_entries + most_entries // _EVEN_SHARE) // (per_set * len(sets.holdings))
+        even = even_cell_quanta(program, cells, min(_EVEN_TIMES * most_cells, entries))
+        cell = even or cell
     nearest = _nearest_sets(sets.spot.tobytes(), sets.on_demand.tobytes(), program.max_instances)
     return _Plan(
         sets=sets,
@@ -335,6 +344,40 @@ def _cell_quanta(program: JobProgram, cells: int) -> int:
     full = program.rate_quanta_per_s[program.max_instances] * program.slot_s
     steps = full // least
     return -(-full // steps) if steps else least
+
+
+def even_cell_quanta(program: JobProgram, cells: int, most_cells: int) -> int:
+    """A cell that a slot of the largest count, and what its changes lose, are whole numbers of.
+
+    Work is charged by the slot, so the value of a job jumps where one slot more is needed, and what
+    lies between two cells is a mean over such a jump. With even cells the largest count never
+    gets between them.
+
+    Parameters
+    ----------
+    program
+        The job; a cell is in its quanta.
+    cells
+        How many cells there would be otherwise: an even cell is at most an eighth coarser.
+    most_cells
+        The most there may be.
+
+    Returns
+    -------
+    int
+        The coarsest such cell; 0 where each is too coarse or makes too many cells.
+    """
+    rate = program.rate_quanta_per_s[program.max_instances]
+    broken_s = program.interrupted_s + program.lost_s
+    lost_s = (program.launch_s, program.grow_s, program.shrink_s, broken_s)
+    common = rate * math.gcd(program.slot_s, *lost_s)
+    least = -(-program.work_quanta // cells)
+    coarsest = least + least // _EVEN_SHARE
+    finest = -(-program.work_quanta // most_cells)
+    for parts in range(-(-common // coarsest), common // finest + 1):
+        if common % parts == 0:
+            return common // parts
+    return 0
 
 
 def held_sets(terms: TableTerms, most: int) -> Configurations:

@@ -5,7 +5,11 @@ from functools import cache
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from spotline.domain.jobs.accounting import Held, Standing
+from spotline.domain.jobs.offer import Offer
 from spotline.domain.jobs.program import IDLE, Holding, JobProgram
 from spotline.domain.jobs.progress import JobProgress, advance
 from spotline.domain.market.law import MarketLaw, StateSpace, quantised_rows
@@ -14,8 +18,9 @@ from spotline.domain.policies.registry import policy_named
 from spotline.domain.policies.replay import SlotRecord, replay_policy
 from spotline.domain.policies.sdp import SDP, ValueToGo
 from spotline.domain.solvers.table_terms import TableTerms, table_id
-from spotline.domain.solvers.value_table import build_table
+from spotline.domain.solvers.value_table import best_value, build_table, even_cell_quanta
 from spotline.domain.units import cost_micro_usd
+from tests.depth import examples
 
 PRICE = 1_000_000
 
@@ -122,6 +127,15 @@ def best_by_table(job: JobProgram, law: MarketLaw) -> float:
     return best
 
 
+def looked_ahead(job: JobProgram, law: MarketLaw, *, even_cells: bool = False) -> float:
+    """The same number as a decision finds it: between two cells it takes what lies between."""
+    table = build_table(replace(terms_of(job, law), even_cells=even_cells))
+    price = law.space.price_centres_ppm[0] * PRICE // 1_000_000
+    # In run state 1: the level is up.
+    offer = Offer(price, PRICE, 2, 10, job.slot_s, 0, 0, 1, 0, -1, 1)
+    return best_value(table, Standing(0, 0, Held(0, 0), 0, 0, 0, 0), offer, job.work_quanta)
+
+
 @pytest.mark.parametrize("stay_up", [0.2, 0.6, 0.9])
 @pytest.mark.parametrize("stay_down", [0.3, 0.8])
 @pytest.mark.parametrize("grow_s", [0, 900])
@@ -146,6 +160,66 @@ def test_equal_terms_have_one_name_and_other_terms_another() -> None:
 
     assert table_id(terms_of(program(), law)) == table_id(terms_of(program(), law))
     assert table_id(terms_of(program(), law)) != table_id(terms_of(program(work=5), law))
+
+
+def test_only_a_table_of_even_cells_is_named_by_them() -> None:
+    before = terms_of(program(), two_level_law(0.8, 0.6))
+
+    assert table_id(before) == ("9ddddd21c55fd0d6cc1f3e66ca6e8ff659eca4aa24feba90bfd6f135ca64e6b3")
+    assert table_id(replace(before, even_cells=True)) != table_id(before)
+
+
+@settings(max_examples=examples(200), deadline=None)
+@given(
+    rate=st.integers(1, 64),
+    work=st.integers(1, 400),
+    change_s=st.integers(0, 80).map(lambda steps: 15 * steps),
+    broken_s=st.integers(0, 40).map(lambda steps: 30 * steps),
+    cells=st.integers(40, 240),
+)
+def test_slots_and_changes_are_whole_numbers_of_an_even_cell(
+    rate: int, work: int, change_s: int, broken_s: int, cells: int
+) -> None:
+    job = replace(
+        program(work=work),
+        rate_quanta_per_s=(0, max(1, rate // 2), rate),
+        launch_s=change_s,
+        grow_s=change_s,
+        interrupted_s=broken_s,
+    )
+
+    cell = even_cell_quanta(job, cells, 2 * cells)
+
+    if cell:
+        for seconds in (job.slot_s, change_s, broken_s):
+            assert rate * seconds % cell == 0
+        assert -(-job.work_quanta // cell) <= 2 * cells
+        least = -(-job.work_quanta // cells)
+        assert cell <= least + least // 8
+
+
+def test_the_coarsest_of_even_cells_is_taken_and_none_where_too_many_would_be_needed() -> None:
+    # What a slot brings and a launch loses: 7,200 and 1,200 quanta.
+    job = program(grow_s=600, work=40)
+
+    assert even_cell_quanta(job, 120, 240) == 1_200
+    assert even_cell_quanta(job, 130, 260) == 1_200
+    assert even_cell_quanta(job, 150, 300) == 600
+    assert even_cell_quanta(job, 239, 239) == 0
+    # A launch of so many seconds has no even cell but one of a second.
+    assert even_cell_quanta(program(grow_s=601, work=40), 240, 480) == 0
+
+
+@pytest.mark.parametrize("grow_s", [450, 600, 900])
+def test_even_cells_equal_exhaustion_where_others_value_what_is_between_two_jumps(
+    grow_s: int,
+) -> None:
+    job, law = program(grow_s=grow_s, work=7), two_level_law(0.6, 0.3)
+    exact = expectimax(job, law)
+
+    # 5, 7 and 58 % too little, and the next decision is none the wiser.
+    assert looked_ahead(job, law) < 0.96 * exact
+    assert looked_ahead(job, law, even_cells=True) == pytest.approx(exact, rel=2e-6)
 
 
 def records(job: JobProgram, ups: str, law: MarketLaw) -> list[SlotRecord]:
