@@ -17,7 +17,7 @@ from spotline.domain.solvers.value_table import (
     solved,
 )
 
-# Running jobs' own tables that are kept, of 5 MB, at most 16; with fewer, every slot would build
+# Running jobs' own tables that are kept, of 5 MB, at most 18; with fewer, every slot would build
 # all. Where homes go by laws a crowd of a thousand has one for each job that runs.
 MOST_TABLES = 160
 FEWER_TABLES = 96

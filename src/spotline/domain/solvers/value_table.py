@@ -360,13 +360,15 @@ def even_cell_quanta(program: JobProgram, cells: int, most_cells: int) -> int:
     cells
         How many cells there would be otherwise: an even cell is at most an eighth coarser.
     most_cells
-        The most there may be.
+        The most there may be; 0 where a table is too large even so.
 
     Returns
     -------
     int
         The coarsest such cell; 0 where each is too coarse or makes too many cells.
     """
+    if most_cells < 1:
+        return 0
     rate = program.rate_quanta_per_s[program.max_instances]
     broken_s = program.interrupted_s + program.lost_s
     lost_s = (program.launch_s, program.grow_s, program.shrink_s, broken_s)

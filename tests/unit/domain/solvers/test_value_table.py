@@ -18,7 +18,12 @@ from spotline.domain.policies.registry import policy_named
 from spotline.domain.policies.replay import SlotRecord, replay_policy
 from spotline.domain.policies.sdp import SDP, ValueToGo
 from spotline.domain.solvers.table_terms import TableTerms, table_id
-from spotline.domain.solvers.value_table import best_value, build_table, even_cell_quanta
+from spotline.domain.solvers.value_table import (
+    best_value,
+    build_table,
+    even_cell_quanta,
+    shape_of,
+)
 from spotline.domain.units import cost_micro_usd
 from tests.depth import examples
 
@@ -208,6 +213,13 @@ def test_the_coarsest_of_even_cells_is_taken_and_none_where_too_many_would_be_ne
     assert even_cell_quanta(job, 239, 239) == 0
     # A launch of so many seconds has no even cell but one of a second.
     assert even_cell_quanta(program(grow_s=601, work=40), 240, 480) == 0
+
+
+def test_a_life_too_long_for_even_cells_keeps_its_own() -> None:
+    # So many slots that the fewest cells are more entries than a table has.
+    terms = terms_of(program(deadline=600_000, work=500_000), two_level_law(0.8, 0.6))
+
+    assert shape_of(replace(terms, even_cells=True)) == shape_of(terms)
 
 
 @pytest.mark.parametrize("grow_s", [450, 600, 900])
