@@ -6,6 +6,7 @@ from dataclasses import replace
 from unittest.mock import patch
 
 import numpy as np
+import pytest
 
 from spotline.application.selector import tables
 from spotline.application.selector.asking import allocate_request
@@ -22,9 +23,10 @@ from tests.fakes.selector import SelectorWorld, job_of, market_of
 SLOTS = 40
 
 
-def named(counts: list[int]) -> NamedLaw:
+def named(counts: list[int], *, falling_ends: bool = False) -> NamedLaw:
     prices = [300_000] * len(counts)
-    law = learn_law(counts, prices, choose_space(counts, prices, most_instances=16))
+    space = choose_space(counts, prices, most_instances=16)
+    law = learn_law(counts, prices, space, falling_ends=falling_ends)
     return NamedLaw(law_id=law_id_of(law), law=law)
 
 
@@ -80,6 +82,28 @@ def test_a_job_lives_where_its_law_says_that_spot_stays() -> None:
         assert world.run_of().offering_id == market.offerings[home].offering_id
 
 
+def test_where_ends_fall_spot_that_has_lasted_is_the_cheaper_home() -> None:
+    market = market_with(both_up())
+    young, old = (offering.offering_id for offering in market.offerings)
+    law = named([0, 16] * 3 + [0] * 8 + [16] * 20, falling_ends=True)
+    up = law.law.space.level_of(16) * law.law.space.ages
+    world = world_on(market, {0: law, 1: law})
+    world.next_slot()
+    program = world.run_of().compiled
+    prospects = HomeProspects(
+        laws={young: law, old: law},
+        run_states={young: up, old: up + law.law.space.ages - 1},
+        worths={},
+    )
+
+    quotes = {each.quote.offering_id: each.quote for each in world.state.current.quotes}
+    prices = {
+        name: prospects.price(quotes[name], program, 0, 0, known=0.0) for name in (young, old)
+    }
+    spot, on_demand = 1_000_000, 4_000_000
+    assert spot < prices[old] < prices[young] < on_demand
+
+
 def test_without_the_option_the_past_decides() -> None:
     market = market_with(both_up())
     world = world_on(market, {0: DOWN_MOSTLY, 1: UP_MOSTLY}, homes_by_law=False)
@@ -89,12 +113,15 @@ def test_without_the_option_the_past_decides() -> None:
     assert HomeProspects.of(world.state, SelectorOptions()) is None
 
 
-def test_a_job_whose_home_goes_down_bids_for_idle_spot_where_it_has_no_table() -> None:
+@pytest.mark.parametrize("even_cells", [False, True])
+def test_a_job_whose_home_goes_down_bids_for_idle_spot_where_it_has_no_table(
+    *, even_cells: bool
+) -> None:
     spot = both_up()
     spot[3:, 0] = 0
     market = market_with(spot)
     with patch.object(tables, "other_offerings", lambda *args, **named: ()):
-        world = world_on(market, {0: UP_MOSTLY, 1: UP_MOSTLY})
+        world = world_on(market, {0: UP_MOSTLY, 1: UP_MOSTLY}, even_cells=even_cells)
         home, other = (offering.offering_id for offering in market.offerings)
         for _ in range(3):
             world.next_slot()
@@ -109,6 +136,7 @@ def test_a_job_whose_home_goes_down_bids_for_idle_spot_where_it_has_no_table() -
     assert set(world.run_of().tables) == set()
     asked = [event for event in world.open() if isinstance(event, ValueTableRequested)]
     assert [event.table.offering_id for event in asked] == [other]
+    assert asked[0].table.even_cells is even_cells
     assert asked[0].table.first_slot_start_ns == world.run_of().first_slot_start_ns
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spotline.domain.market.lasting import Lasting, lasting_of
-from spotline.domain.market.law import MarketLaw, StateSpace, quantised_rows
+from spotline.domain.market.law import MarketLaw, StateSpace, learn_law, quantised_rows
 from tests.depth import examples
 
 
@@ -69,3 +69,18 @@ def test_more_than_there_ever_is_lasts_no_slot() -> None:
 
     assert not Lasting(law).lasts(1, 5, 3).any()
     assert lasting_of(law) is lasting_of(law)
+
+
+def test_where_ends_fall_spot_that_has_lasted_lasts_longer() -> None:
+    counts = [0, 4] * 3 + [0] * 8 + [4] * 20
+    space = StateSpace(level_starts=(0, 1), age_starts=(1, 3, 9), price_centres_ppm=(300_000,))
+    law = learn_law(counts, [300_000] * len(counts), space, falling_ends=True)
+    ends = 1.0 - law.run_matrix().reshape(2, 3, 2, 3).sum(axis=3)[1, :, 1]
+
+    first = [float(Lasting(law).lasts(3 + age, 4, 1)[0]) for age in range(3)]
+    all_of_them = [float(np.prod(Lasting(law).lasts(3 + age, 4, 12))) for age in range(3)]
+
+    assert first == pytest.approx((1.0 - ends).tolist())
+    assert first == sorted(first)
+    assert all_of_them == sorted(all_of_them)
+    assert all_of_them[2] > all_of_them[0]
