@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -23,11 +25,12 @@ LAW = MarketLaw(
     run_ppb=quantised_rows(np.array([[0.8, 0.2], [0.3, 0.7]])),
     price_ppb=quantised_rows(np.ones((1, 1))),
 )
-GANG = job("gang", instance_hours=4.0, deadline_slots=14, counts=(4,))
+GANG = job("gang", instance_hours=3.7, deadline_slots=14, counts=(4,))
 PROGRAM = program_of(GANG, EAST, offering(EAST).instance_type, SLOT_S, START_NS, None)
-TABLE: ValueTable = build_table(
-    TableTerms(program=PROGRAM, law=LAW, on_demand_price=ON_DEMAND, on_demand_available=100)
-)
+TERMS = TableTerms(program=PROGRAM, law=LAW, on_demand_price=ON_DEMAND, on_demand_available=100)
+TABLE: ValueTable = build_table(TERMS)
+EVEN: ValueTable = build_table(replace(TERMS, even_cells=True))
+TABLES = pytest.mark.parametrize("table", [TABLE, EVEN], ids=["cells", "even cells"])
 
 
 def standing(pending_s: int = 0) -> Standing:
@@ -55,29 +58,38 @@ def worth(
     )
 
 
-def test_a_stay_of_one_slot_is_what_the_table_says_of_that_slot() -> None:
+def test_the_tables_differ_in_their_cells() -> None:
+    assert EVEN.cell_quanta != TABLE.cell_quanta
+
+
+@TABLES
+def test_a_stay_of_one_slot_is_what_the_table_says_of_that_slot(table: ValueTable) -> None:
     # Where spot is sure to go, the job is idle at home a slot later, with what it did.
-    stays = worth(np.zeros(STAY_SLOTS))
+    stays = worth(np.zeros(STAY_SLOTS), table=table)
     offer = home(1)._replace(spot=4)
-    at_home = holding_value(TABLE, standing(), offer, PROGRAM.work_quanta, Holding(spot=4))
-    idle = holding_value(TABLE, standing(), home(0), PROGRAM.work_quanta, Holding())
+    at_home = holding_value(table, standing(), offer, PROGRAM.work_quanta, Holding(spot=4))
+    idle = holding_value(table, standing(), home(0), PROGRAM.work_quanta, Holding())
 
     assert idle < stays <= at_home
 
 
-def test_the_longer_spot_lasts_the_more_a_stay_is_worth() -> None:
-    found = [worth(np.full(STAY_SLOTS, lasts)) for lasts in (0.0, 0.3, 0.6, 0.9, 1.0)]
+@TABLES
+def test_the_longer_spot_lasts_the_more_a_stay_is_worth(table: ValueTable) -> None:
+    found = [worth(np.full(STAY_SLOTS, lasts), table=table) for lasts in (0.0, 0.3, 0.6, 0.9, 1.0)]
 
     assert found == sorted(found)
     assert found[-1] > found[0]
 
 
-def test_spot_that_never_goes_does_all_the_work_at_its_price() -> None:
+@TABLES
+def test_spot_that_never_goes_does_all_the_work_at_its_price(table: ValueTable) -> None:
     busy_s = -(-PROGRAM.work_quanta // PROGRAM.rate_quanta_per_s[4]) + PROGRAM.launch_s
     slots = -(-busy_s // SLOT_S)
     paid = slots * 4 * SPOT * SLOT_S // 3600
 
-    assert worth(np.ones(STAY_SLOTS)) == pytest.approx(GANG.value_micro_usd - paid, abs=slots)
+    assert worth(np.ones(STAY_SLOTS), table=table) == pytest.approx(
+        GANG.value_micro_usd - paid, abs=slots
+    )
 
 
 def test_a_shadow_price_is_paid_from_the_next_slot_on() -> None:
