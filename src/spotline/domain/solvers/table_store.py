@@ -17,8 +17,8 @@ from spotline.domain.solvers.value_table import (
     solved,
 )
 
-# Running jobs' own tables that are kept, of 5 MB, at most 18; with fewer, every slot would build
-# all. Where homes go by laws a crowd of a thousand has one for each job that runs.
+# Running jobs' own tables that are kept, of 6 to 8 MB, at most 18; with fewer, every slot would
+# build all. Where homes go by laws a crowd of a thousand has one for each job that runs.
 MOST_TABLES = 160
 FEWER_TABLES = 96
 _SPARE_TABLES = 16  # beside those, for feedback, rehearsals and plans
