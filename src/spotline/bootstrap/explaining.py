@@ -15,8 +15,8 @@ from spotline.adapters.nats.stream import NatsEventStream
 from spotline.application.explaining.messages import DecisionExplanation, DecisionQuery
 from spotline.application.explaining.ports import ExplainerBusy
 from spotline.application.selector.options import (
-    CROWD_FIELDS,
     SelectorOptions,
+    crowd_values,
     for_crowds,
     where_uncounted,
 )
@@ -66,7 +66,7 @@ def served_options(stated: object, info: ValidationInfo) -> object:
         "spot_firm": firm,
         "warm_start": shipped_weights(),
         "even_cells": True,
-        **dict.fromkeys(CROWD_FIELDS, firm),
+        **crowd_values(on=firm),
         "beliefs": "" if firm else shipped_priors().sha256,
         "belief_paths": 0 if firm else FEEDBACK_PATHS,
     }

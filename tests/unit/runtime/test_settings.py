@@ -17,7 +17,7 @@ from services.selector.settings import SelectorSettings
 from spotline.application.analytics.options import StatisticsOptions
 from spotline.application.health.conditions import HealthLimits
 from spotline.application.placer.options import PlacerOptions
-from spotline.application.selector.options import SelectorOptions
+from spotline.application.selector.options import MOST_BIDDERS, SelectorOptions
 from spotline.bootstrap import process
 from spotline.domain.beliefs.stock_laws import shipped_stock
 from spotline.domain.limits.spending import DEFAULT_SPENDING
@@ -60,6 +60,7 @@ SELECTION = {
         "HOMES_BY_LAW",
         "STAYS_ELSEWHERE",
         "KEEPS_SPOT",
+        "MOST_BIDDERS",
         "PROBES",
         "PROBE_REST_SLOTS",
         "PROBE_USD_PER_HOUR",
@@ -174,6 +175,7 @@ HELD = {
         homes_by_law=True,
         stays_elsewhere=True,
         keeps_spot=True,
+        most_bidders=7,
         probes=3,
         probe_rest_slots=5,
         probe_usd_per_hour=0.5,
@@ -211,6 +213,7 @@ SERVED = {
     "homes_by_law": True,
     "stays_elsewhere": True,
     "keeps_spot": True,
+    "most_bidders": MOST_BIDDERS,
 }
 
 

@@ -23,6 +23,7 @@ from spotline.application.allocation.tasks import (
     check_quoted,
     take_before,
 )
+from spotline.application.allocation.turns import served_in_turn
 from spotline.domain.crowd.bids import Bid, Capacity, Cleared
 from spotline.domain.crowd.clearing import clear
 from spotline.domain.crowd.fairness import SlotFairness, clear_fairly
@@ -36,10 +37,11 @@ from spotline.domain.units import S_PER_HOUR
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotBids:
-    """What all tasks bid, in their order, under what is scarce."""
+    """What all tasks bid, in their order, under what is scarce; what each got, if all were served `in_turn`."""
 
     bids: tuple[Bid, ...]
     capacity: Capacity
+    in_turn: bool = False
 
 
 def slot_bids(request: AllocateRequest) -> SlotBids:
@@ -51,7 +53,11 @@ def slot_bids(request: AllocateRequest) -> SlotBids:
         As `allocate`.
     """
     bidden = _bidden(request)
-    return SlotBids(bids=_bids(bidden.bidders, bidden.offers), capacity=bidden.capacity)
+    return SlotBids(
+        bids=_bids(bidden.bidders, bidden.offers),
+        capacity=bidden.capacity,
+        in_turn=bidden.in_turn,
+    )
 
 
 def cleared(request: AllocateRequest) -> AllocateAnswer:
@@ -111,7 +117,7 @@ class _Bidden:
     """All tasks as bidders, the seats that each bids for, and what is scarce.
 
     `found` is how that is cleared, where it is known already. `is_coupled` says that quotas or the
-    budget are among what is scarce.
+    budget are among what is scarce, `in_turn` that nobody bid.
     """
 
     bidders: list[Bidder]
@@ -119,6 +125,7 @@ class _Bidden:
     capacity: Capacity
     found: tuple[Cleared, SlotFairness | None] | None = None
     is_coupled: bool = False
+    in_turn: bool = False
 
 
 def _clear(request: AllocateRequest, bidden: _Bidden) -> tuple[Cleared, SlotFairness | None]:
@@ -136,12 +143,16 @@ def _bidden(request: AllocateRequest) -> _Bidden:
     take_before(request, residual)
     for task in request.tasks:
         check_quoted(task, quotes)
+    limits = SlotLimits.of(request)
+    if request.serves_in_turn and not request.tenant_weights:
+        bidders, seats = served_in_turn(request, quotes, residual)
+        if limits is None or limits.allow(zip(bidders, seats, strict=True)):
+            return _in_turn(bidders, seats)
     slot = Slot(request, residual)
     bidders = [slot.bidder(task, quotes) for task in request.tasks]
     scarce = slot.scarce(bidders)
     offers = [slot.seats(bidder, scarce) for bidder in bidders]
     bidden = _Bidden(bidders=bidders, offers=offers, capacity=kept_aside(bidders, offers, scarce))
-    limits = SlotLimits.of(request)
     if limits is None:
         return bidden
     found = _clear(request, bidden)
@@ -158,6 +169,21 @@ def _bidden(request: AllocateRequest) -> _Bidden:
         for seat in seats:
             seat.option = limits.told(bidder, seat.option)
     return _Bidden(bidders=bidders, offers=offers, capacity=capacity, is_coupled=True)
+
+
+def _in_turn(bidders: list[Bidder], seats: list[Seat]) -> _Bidden:
+    """What serving in turn gave everybody, as bids that there was nothing to clear of."""
+    value = sum(seat.option.value_micro_usd for seat in seats)
+    found = Cleared(
+        chosen={bidder.task.job.job_id: 0 for bidder in bidders},
+        value_micro_usd=value,
+        bound_micro_usd=value,
+        spot_price={},
+    )
+    offers = [[seat] for seat in seats]
+    return _Bidden(
+        bidders=bidders, offers=offers, capacity=Capacity(), found=(found, None), in_turn=True
+    )
 
 
 def _bids(bidders: Sequence[Bidder], offers: Sequence[Sequence[Seat]]) -> tuple[Bid, ...]:

@@ -38,6 +38,8 @@ class SpotStay:
 class Alternative:
     """An offering that a job could move to, with its value table there or, without one, a `stay`.
 
+    Where jobs are served in turn nothing is valued, and it has neither.
+
     Moving takes `migrate_s` seconds without progress (more where more is pending) and
     `move_cost_micro_usd` for copying the checkpoint. Where nobody publishes what spot is there, none is
     with a chance of `spot_risk_ppm`; `probe` is what asking for it would tell, None where none may.
@@ -56,8 +58,8 @@ class Alternative:
     stay: SpotStay | None = None
 
     def __post_init__(self) -> None:
-        if (self.table_use is None) == (self.stay is None):
-            raise ValueError("an alternative must have table_use or stay, and not both")
+        if self.table_use is not None and self.stay is not None:
+            raise ValueError("an alternative must not have both table_use and stay")
         if not 0 <= self.spot_risk_ppm <= PPM:
             raise ValueError(f"spot_risk_ppm must lie in 0..{PPM}, was {self.spot_risk_ppm}")
         if self.migrate_s < 0 or self.move_cost_micro_usd < 0:
@@ -128,7 +130,8 @@ class AllocateRequest:
     where a job falls of its own accord. With `nets_soft_deadlines` the safety net guards soft
     deadlines too where a table counts on a shadow price, and others take of the spot there is. With `brief_search` the search for a better
     clearing ends after a tenth of the work. With `keeps_spot` a job yields spot that it holds only where
-    others gain clearly more by it.
+    others gain clearly more by it. With `serves_in_turn` nobody bids where no tenant weighs more than others and
+    the limits on all allow what is served: tasks are served in their order (`turns`).
 
     With `tenant_weights` bids count by tenant, and the answer says what that costs.
 
@@ -160,6 +163,7 @@ class AllocateRequest:
     nets_soft_deadlines: bool = False
     brief_search: bool = False
     keeps_spot: bool = False
+    serves_in_turn: bool = False
 
     def __post_init__(self) -> None:
         if self.slot_s < 1:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from functools import partial
 
-from spotline.application.allocation.messages import AllocateRequest, JobTask
+from spotline.application.allocation.messages import AllocateRequest, Alternative, JobTask
 from spotline.application.allocation.seats import (
     Bidder,
     Seat,
@@ -55,27 +55,47 @@ class Slot:
 
     def bidder(self, task: JobTask, quotes: Mapping[str, Quote]) -> Bidder:
         """A task where it runs and where it could go."""
-        home = self._place(task, quotes[task.offering_id])
-        places = [home]
-        if may_move(self._request, task, home.view):
-            # Who goes leaves all its spot.
-            left = self._view_at(home, 0, home.view.on_demand_available)
-            margin = move_margin_micro_usd(home.view)
-            for alternative in task.alternatives:
-                quote = quotes[alternative.offering_id]
-                place = self._place(moved_task(task, alternative, left), quote)
-                place.away = Away.at(alternative, home.view, self._laws)
-                if place.view.outlook is None and place.away is None:
-                    continue
-                place.move_micro_usd = alternative.move_cost_micro_usd
-                # Nobody goes to and fro between stays: only who finds too little at home has any.
-                place.margin_micro_usd = margin if place.away is None else 0.0
-                places.append(place)
+        home = self.home(task, quotes)
+        places = [home, *self.places(home, quotes)]
         free = [
             self._seat(place, place.view.spot_available, place.view.on_demand_available)
             for place in places
         ]
         return Bidder(task=task, places=places, free=free)
+
+    def home(self, task: JobTask, quotes: Mapping[str, Quote]) -> TaskPlace:
+        """Where a task's job runs."""
+        return self._place(task, quotes[task.offering_id])
+
+    def places(self, home: TaskPlace, quotes: Mapping[str, Quote]) -> Iterator[TaskPlace]:
+        """Where a job could go from home and is worth something: by a table, or as long as spot lasts."""
+        task = home.task
+        if not may_move(self._request, task, home.view):
+            return
+        margin = move_margin_micro_usd(home.view)
+        for alternative in task.alternatives:
+            place = self.place_at(home, alternative, quotes)
+            place.away = Away.at(alternative, home.view, self._laws)
+            if place.view.outlook is None and place.away is None:
+                continue
+            # Nobody goes to and fro between stays: only who finds too little at home has any.
+            place.margin_micro_usd = margin if place.away is None else 0.0
+            yield place
+
+    def place_at(
+        self, home: TaskPlace, alternative: Alternative, quotes: Mapping[str, Quote]
+    ) -> TaskPlace:
+        """An alternative to home: the job leaves all its spot to go there."""
+        left = self._view_at(home, 0, home.view.on_demand_available)
+        place = self._place(
+            moved_task(home.task, alternative, left), quotes[alternative.offering_id]
+        )
+        place.move_micro_usd = alternative.move_cost_micro_usd
+        return place
+
+    def seat_of(self, place: TaskPlace, spot: int, stock: int) -> Seat:
+        """What a job would hold of a place with so much left to it."""
+        return self._seat(place, spot, stock)
 
     def _place(self, task: JobTask, quote: Quote) -> TaskPlace:
         view = task_view(self._request, task, quote, self._residual)
@@ -244,14 +264,13 @@ class Slot:
         """Find what is asked for, and in the same go all with less spot that may be asked next."""
         view, asked, available = place.view, place.asked, place.quote.spot_available
         asks = [(spot, stock)]
-        if not place.plans:
+        if not place.plans and not self._request.serves_in_turn:
             most = min(spot, view.program.max_instances)
             asks += [(less, stock) for less in range(most - 1, -1, -1)]
         # What others take now is not counted on later.
         of = available.instances if available.known else 0
-        priced = self._nets_where_short(place)
         for netted in (False, True):
-            alike = [ask for ask in asks if (priced and ask[0] < view.spot_available) == netted]
+            alike = [ask for ask in asks if self._nets(place, ask[0]) == netted]
             if not alike:
                 continue
             ladder = climb(
@@ -270,6 +289,8 @@ class Slot:
 
         Its table waits for spot as long as the law says that it comes; this has come, and goes to others.
         """
+        if self._request.serves_in_turn:
+            return True
         return spot < place.view.spot_available and self._nets_where_short(place)
 
     def _nets_where_short(self, place: TaskPlace) -> bool:

@@ -38,6 +38,8 @@ def bids_of(turn: DecidedTurn, job_id: str) -> ClearedBids | None:
     if request is None or not request.clearing:
         return None
     slot = slot_bids(request)
+    if slot.in_turn:
+        return None
     own = next((bid for bid in slot.bids if bid.job_id == job_id), None)
     if own is None:
         return None

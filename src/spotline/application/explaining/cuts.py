@@ -138,7 +138,8 @@ def _short(bounds: Bounds, capacity: CapacityType, wanted: int, left: int) -> Cu
     quoted = _count(_quote(bounds.turn.market.opened.quotes, offering_id), capacity)
     takers = _takers([(answer.job_id, answer.lots) for answer in bounds.earlier], bounds, capacity)
     if wanted <= asked and takers:
-        how = "worth more there" if bounds.request.clearing else "chose first"
+        bid = bounds.request.clearing and not bounds.request.serves_in_turn
+        how = "worth more there" if bid else "chose first"
         said = f"{left} of {asked} {name} are left: {_named(takers, bounds)} {how}"
         return AlternativeCut.YIELDED, said
     if (offering_id, capacity) in bounds.turn.market.caps:

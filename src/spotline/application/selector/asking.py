@@ -11,7 +11,7 @@ from spotline.application.selector.coupling import coupled_limits, task_in_quota
 from spotline.application.selector.egress import held_back
 from spotline.application.selector.freezing import task_at_discount, task_under_freezes
 from spotline.application.selector.job_run import JobRun
-from spotline.application.selector.leaving import NextHome, can_stay, way_out, way_to
+from spotline.application.selector.leaving import NextHome, alternative_to, can_stay, way_out
 from spotline.application.selector.limiting import task_at_limit
 from spotline.application.selector.offered_money import task_under_own_caps, task_within_spending
 from spotline.application.selector.options import SelectorOptions
@@ -20,6 +20,7 @@ from spotline.application.selector.rescuing import RescueRoom
 from spotline.application.selector.state import SelectorState
 from spotline.application.selector.stays import IdleSpot
 from spotline.application.selector.tenant_savings import tenant_weights
+from spotline.application.selector.turn_places import TurnPlaces, serves_in_turn
 from spotline.domain.jobs.lot import Lot, lot_of
 from spotline.domain.market.named_law import NamedLaw
 from spotline.domain.policies.answer import DecisionReason, JobAnswer
@@ -44,7 +45,8 @@ def allocate_request(
         reason = DecisionReason.INTERRUPTED if lost else DecisionReason.LAUNCH_REFUSED
     trusted = state.forecast_reason is DecisionReason.POLICY
     room = RescueRoom.of(state, state.running() if options.moves else (), options)
-    idle = IdleSpot.of(state, options)
+    in_turn = serves_in_turn(state, options)
+    idle = TurnPlaces.of(state, options) if in_turn else IdleSpot.of(state, options)
     tasks = tuple(_task(state, state.runs[job_id], options, room, idle) for job_id in order)
     limits = coupled_limits(state, asked, options)
     return AllocateRequest(
@@ -66,11 +68,16 @@ def allocate_request(
         nets_soft_deadlines=state.clearing and options.nets_soft_deadlines,
         brief_search=state.clearing and options.brief_search,
         keeps_spot=state.clearing and options.keeps_spot,
+        serves_in_turn=in_turn,
     )
 
 
 def _task(
-    state: SelectorState, run: JobRun, options: SelectorOptions, room: RescueRoom, idle: IdleSpot
+    state: SelectorState,
+    run: JobRun,
+    options: SelectorOptions,
+    room: RescueRoom,
+    idle: IdleSpot | TurnPlaces,
 ) -> JobTask:
     task = _task_here(
         state,
@@ -78,7 +85,7 @@ def _task(
         options,
         _table_use(state, run, run.offering_id),
         (
-            *_alternatives(state, run, options, room),
+            *(() if isinstance(idle, TurnPlaces) else _alternatives(state, run, options, room)),
             *idle.places(state, run, options, room),
         ),
     )
@@ -175,30 +182,9 @@ def _alternatives(
             continue
         # Others that could go there in this slot leave it that much.
         room.claim(state, run, offering_id)
-        way = way_to(state, run, offering_id, options)
-        reserve_slots, rescue_instances = state.on_demand_stock(run.job, offering_id)
-        found.append(
-            Alternative(
-                offering_id=offering_id,
-                instance_type=use.table.instance_type,
-                table_use=use,
-                migrate_s=way.overhead_s,
-                move_cost_micro_usd=way.cost_micro_usd,
-                on_demand_reserve_slots=reserve_slots,
-                rescue_instances=rescue_instances,
-                notice_lead_s=state.lead_s(run.job, offering_id),
-                spot_risk_ppm=_spot_risk_ppm(state, run, offering_id),
-                probe=probe_odds(state, run, offering_id, options),
-            )
-        )
+        probe = probe_odds(state, run, offering_id, options)
+        found.append(alternative_to(state, run, offering_id, options, table_use=use, probe=probe))
     return tuple(found)
-
-
-def _spot_risk_ppm(state: SelectorState, run: JobRun, offering_id: str) -> int:
-    """The chance that a job finds no spot on an offering, as far as counts are believed."""
-    return (
-        0 if state.beliefs is None else state.beliefs.risk_ppm(offering_id, run.job.max_instances)
-    )
 
 
 def fallback_answers(state: SelectorState, options: SelectorOptions) -> Sequence[JobAnswer]:

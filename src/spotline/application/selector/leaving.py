@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from spotline.application.allocation.messages import Alternative, SpotStay
 from spotline.application.selector.egress import copy_micro_usd, open_to
 from spotline.application.selector.job_run import JobRun
 from spotline.application.selector.loads import loads_of
 from spotline.application.selector.offering_choice import has_room, leaves_for
 from spotline.application.selector.options import SelectorOptions
 from spotline.application.selector.state import SelectorState
+from spotline.domain.beliefs.probes import ProbeOdds
 from spotline.domain.jobs.stay import ReservedStay, stay_on
 from spotline.domain.market.offering import Reservation
 from spotline.domain.policies.answer import JobAnswer, Move
+from spotline.domain.solvers.table_spec import TableUse
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +38,41 @@ def way_to(
         overhead_s = max(overhead_s, run.job.overheads.migrate_s)
         cost = copy_micro_usd(state, run.job, run.offering_id, offering_id, options)
     return NextHome(offering_id=offering_id, overhead_s=overhead_s, cost_micro_usd=cost)
+
+
+def alternative_to(
+    state: SelectorState,
+    run: JobRun,
+    offering_id: str,
+    options: SelectorOptions,
+    *,
+    table_use: TableUse | None = None,
+    stay: SpotStay | None = None,
+    probe: ProbeOdds | None = None,
+) -> Alternative:
+    """What a job is told of an offering that it could move to."""
+    way = way_to(state, run, offering_id, options)
+    reserve_slots, rescue_instances = state.on_demand_stock(run.job, offering_id)
+    return Alternative(
+        offering_id=offering_id,
+        instance_type=state.offerings[offering_id].instance_type,
+        table_use=table_use,
+        stay=stay,
+        migrate_s=way.overhead_s,
+        move_cost_micro_usd=way.cost_micro_usd,
+        on_demand_reserve_slots=reserve_slots,
+        rescue_instances=rescue_instances,
+        notice_lead_s=state.lead_s(run.job, offering_id),
+        spot_risk_ppm=0 if table_use is None else _spot_risk_ppm(state, run, offering_id),
+        probe=probe,
+    )
+
+
+def _spot_risk_ppm(state: SelectorState, run: JobRun, offering_id: str) -> int:
+    """The chance that a job finds no spot on an offering, as far as counts are believed."""
+    return (
+        0 if state.beliefs is None else state.beliefs.risk_ppm(offering_id, run.job.max_instances)
+    )
 
 
 def can_stay(state: SelectorState, run: JobRun, offering_id: str, options: SelectorOptions) -> bool:

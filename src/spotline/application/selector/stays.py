@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from spotline.application.allocation.messages import Alternative, SpotStay
 from spotline.application.selector.egress import held_back
 from spotline.application.selector.job_run import JobRun
-from spotline.application.selector.leaving import can_stay, way_to
+from spotline.application.selector.leaving import alternative_to, can_stay
 from spotline.application.selector.options import SelectorOptions
 from spotline.application.selector.rescuing import RescueRoom
 from spotline.application.selector.state import SelectorState
@@ -71,24 +71,13 @@ class IdleSpot:
                 continue
             # Others that could go there in this slot leave it that much.
             room.claim(state, run, offering_id)
-            way = way_to(state, run, offering_id, options)
-            reserve_slots, rescue_instances = state.on_demand_stock(run.job, offering_id)
             named = state.laws[offering_id]
-            yield Alternative(
-                offering_id=offering_id,
-                instance_type=state.offerings[offering_id].instance_type,
-                table_use=None,
-                stay=SpotStay(
-                    law_id=named.law_id,
-                    run_state=self._run_state(state, offering_id, named),
-                    spot_surcharge_micro_usd=state.spot_surcharge(offering_id),
-                ),
-                migrate_s=way.overhead_s,
-                move_cost_micro_usd=way.cost_micro_usd,
-                on_demand_reserve_slots=reserve_slots,
-                rescue_instances=rescue_instances,
-                notice_lead_s=state.lead_s(run.job, offering_id),
+            stay = SpotStay(
+                law_id=named.law_id,
+                run_state=self._run_state(state, offering_id, named),
+                spot_surcharge_micro_usd=state.spot_surcharge(offering_id),
             )
+            yield alternative_to(state, run, offering_id, options, stay=stay)
             found += 1
             if found == MOST_STAYS:
                 return

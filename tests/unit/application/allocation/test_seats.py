@@ -11,7 +11,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spotline.application.allocation import clearing
+from spotline.application.allocation import slot as allocation_slot
 from spotline.application.allocation.allocate import allocate
 from spotline.application.allocation.clearing import slot_bids
 from spotline.application.allocation.messages import AllocateRequest, JobTask
@@ -159,7 +159,7 @@ def requests(draw: st.DrawFn) -> AllocateRequest:
 def test_rungs_of_a_ladder_are_what_the_policy_answers_one_by_one(request: AllocateRequest) -> None:
     bids, answer = slot_bids(request), allocate(request)
 
-    with patch.object(clearing, "can_climb", lambda policy, view: False):
+    with patch.object(allocation_slot, "can_climb", lambda policy, view: False):
         assert slot_bids(request) == bids
         assert allocate(request) == answer
 

@@ -1,0 +1,215 @@
+"""One slot of all tasks in turn: who has least slack first, nobody gives up what they hold.
+
+A crowd's tables wait for spot that others take. Here nobody counts on spot that comes: a job keeps the
+spot that it holds, takes what is left at home, goes where spot is idle if its deadline stays safe on
+the way, waits while it has slack, and buys on-demand, where that is cheapest, when it has none left.
+That is list scheduling by least slack (least laxity first: Dertouzos and Mok, IEEE Transactions on
+Software Engineering 15(12), 1989), without preemption, on machines of two prices in many places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from spotline.application.allocation.messages import AllocateRequest, Alternative, JobTask
+from spotline.application.allocation.seats import Bidder, Seat, TaskPlace
+from spotline.application.allocation.slot import Slot
+from spotline.application.allocation.tasks import answer_of, is_saved
+from spotline.domain.crowd.bids import Option
+from spotline.domain.jobs.program import Holding
+from spotline.domain.jobs.progress import overhead_s
+from spotline.domain.market.offering import Quote
+from spotline.domain.policies.answer import DecisionReason
+from spotline.domain.policies.contention import ResidualCapacity
+from spotline.domain.policies.decision import SlotDecision, is_safe, slot_cost_micro_usd
+from spotline.domain.policies.interface import START
+from spotline.domain.units import PPM, cost_micro_usd
+
+# Spot that costs more than this share of the cheapest on-demand is no bargain: a job with slack waits for
+# better, one without takes whichever is cheaper.
+DEAR_SPOT_PPM = 600_000
+
+
+@dataclass(slots=True, kw_only=True)
+class _Left:
+    """What those served before leave, by offering; all that jobs hold is kept for them."""
+
+    spot: dict[str, int] = field(default_factory=dict)
+    on_demand: dict[str, int] = field(default_factory=dict)
+    kept: dict[str, Holding] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, tasks: Sequence[JobTask], residual: ResidualCapacity) -> _Left:
+        left = cls()
+        for task in tasks:
+            held = task.holding
+            spot, on_demand = left._at(held.offering_id, residual)
+            # Of spot that was taken back in part, those served first keep theirs whole.
+            kept = Holding(
+                spot=held.spot if held.spot <= spot else 0,
+                on_demand=min(held.on_demand, on_demand),
+            )
+            left.spot[held.offering_id] = spot - kept.spot
+            left.on_demand[held.offering_id] = on_demand - kept.on_demand
+            left.kept[task.job.job_id] = kept
+            for offering_id in (task.offering_id, *(a.offering_id for a in task.alternatives)):
+                left._at(offering_id, residual)
+        return left
+
+    def _at(self, offering_id: str, residual: ResidualCapacity) -> tuple[int, int]:
+        spot = self.spot.setdefault(offering_id, residual.spot(offering_id))
+        return spot, self.on_demand.setdefault(offering_id, residual.on_demand(offering_id))
+
+    def release(self, task: JobTask) -> None:
+        """Give back what was kept for a task that is served now."""
+        kept = self.kept[task.job.job_id]
+        self.spot[task.holding.offering_id] += kept.spot
+        self.on_demand[task.holding.offering_id] += kept.on_demand
+
+    def take(self, option: Option) -> None:
+        """Serve a task; on-demand that it holds stays where the stock has run out."""
+        self.spot[option.offering_id] -= option.spot
+        on_demand = self.on_demand[option.offering_id]
+        self.on_demand[option.offering_id] = max(0, on_demand - option.on_demand)
+
+
+def served_in_turn(
+    request: AllocateRequest, quotes: Mapping[str, Quote], residual: ResidualCapacity
+) -> tuple[list[Bidder], list[Seat]]:
+    """Serve all tasks in their order; say what each gets.
+
+    `residual` is what there is for all of them; it is not changed.
+    """
+    slot = Slot(request, residual)
+    left = _Left.of(request.tasks, residual)
+    bidders, seats = [], []
+    for task in request.tasks:
+        left.release(task)
+        home = slot.home(task, quotes)
+        turn = _Turn(request=request, slot=slot, quotes=quotes, left=left, home=home)
+        place, seat = turn.served()
+        left.take(seat.option)
+        bidders.append(
+            Bidder(task=task, places=[home] if place is home else [home, place], free=[])
+        )
+        seats.append(seat)
+    return bidders, seats
+
+
+@dataclass(slots=True, kw_only=True)
+class _Turn:
+    """A task whose turn it is."""
+
+    request: AllocateRequest
+    slot: Slot
+    quotes: Mapping[str, Quote]
+    left: _Left
+    home: TaskPlace
+
+    def served(self) -> tuple[TaskPlace, Seat]:
+        """Where the task's job runs in the slot, and what it holds there."""
+        home = self.home
+        at_home = self.slot.seat_of(
+            home,
+            min(self.left.spot[home.offering_id], home.view.spot_available),
+            min(self.left.on_demand[home.offering_id], home.view.on_demand_available),
+        )
+        if at_home.option.spot == self._most or not self._may_go():
+            return home, at_home
+        there = self._to_idle_spot()
+        if there is None and not at_home.option.spot:
+            there = self._cheapest(at_home)
+        return there or (home, at_home)
+
+    def _may_go(self) -> bool:
+        view = self.home.view
+        over = view.elapsed_slots >= view.program.deadline_slots
+        done = view.state.progress_quanta >= view.program.work_quanta
+        return bool(self.home.task.alternatives) and not (self.request.offset_s or over or done)
+
+    def _to_idle_spot(self) -> tuple[TaskPlace, Seat] | None:
+        """The first place where all the spot that the job may hold is idle and no bargain is missed.
+
+        Its deadline must stay safe on the way, a soft one too: nothing here weighs how late it would be.
+        """
+        held = Holding(spot=self._most, on_demand=0)
+        for alternative in self.home.task.alternatives:
+            offering_id = alternative.offering_id
+            if self.left.spot[offering_id] < held.spot or self._is_dear(self.quotes[offering_id]):
+                continue
+            place = self.slot.place_at(self.home, alternative, self.quotes)
+            if _stays_safe(place, held):
+                return place, seat_with(place, held)
+        return None
+
+    def _cheapest(self, at_home: Seat) -> tuple[TaskPlace, Seat] | None:
+        """Where the work left costs least on demand or on dear spot, if it must be bought now.
+
+        Who holds on-demand stays: the way to another place would be paid again and again.
+        """
+        must_buy = at_home.option.on_demand or not at_home.option.safe
+        if self.home.task.holding.on_demand >= self._most or not must_buy:
+            return None
+        best, least = None, None
+        if at_home.option.on_demand:
+            least = _finish_micro_usd(self.home, Holding(spot=0, on_demand=self._most))
+        for alternative, held in self._last_resorts():
+            place = self.slot.place_at(self.home, alternative, self.quotes)
+            paid = _finish_micro_usd(place, held)
+            if (least is None or paid < least) and _stays_safe(place, held):
+                best, least = (place, seat_with(place, held)), paid
+        return best
+
+    def _last_resorts(self) -> Iterator[tuple[Alternative, Holding]]:
+        for alternative in self.home.task.alternatives:
+            if self.left.on_demand[alternative.offering_id] >= self._most:
+                yield alternative, Holding(spot=0, on_demand=self._most)
+            if self.left.spot[alternative.offering_id] >= self._most:
+                yield alternative, Holding(spot=self._most, on_demand=0)
+
+    @property
+    def _most(self) -> int:
+        return self.home.task.job.max_instances
+
+    def _is_dear(self, quote: Quote) -> bool:
+        home = self.quotes[self.home.offering_id]
+        offered = (home, *(self.quotes[a.offering_id] for a in self.home.task.alternatives))
+        cheapest = min(
+            (each.on_demand_price_micro_usd for each in offered if each.on_demand_price_micro_usd),
+            default=0,
+        )
+        return quote.spot_price_micro_usd * PPM > cheapest * DEAR_SPOT_PPM
+
+
+def _stays_safe(place: TaskPlace, held: Holding) -> bool:
+    """Whether the deadline, hard or soft, is sure with this; there is on-demand for a hard one."""
+    return is_saved(place.view, held) and is_safe(place.view, held)
+
+
+def _finish_micro_usd(place: TaskPlace, held: Holding) -> int:
+    """What the work left costs with this, the way there and its overhead included."""
+    view = place.view
+    program, now = view.program, view.state
+    change = overhead_s(program, now.holding, held, interrupted=view.interrupted)
+    left = program.work_quanta - now.progress_quanta
+    rate = program.rate_quanta_per_s[held.instances]
+    seconds = -(-left // rate) + max(now.pending_overhead_s, change)
+    price = view.spot_price if held.spot else view.on_demand_price
+    return cost_micro_usd(price, held.instances, seconds) + place.move_micro_usd
+
+
+def seat_with(place: TaskPlace, held: Holding) -> Seat:
+    """The seat of a job that holds this where it has just come to, whatever its policy says."""
+    view = place.view
+    option = Option(
+        offering_id=place.offering_id,
+        spot=held.spot,
+        on_demand=held.on_demand,
+        value_micro_usd=0,
+        cost_micro_usd=slot_cost_micro_usd(view, held),
+        safe=is_saved(view, held),
+    )
+    decided = SlotDecision(holding=held, memory=START, reason=DecisionReason.POLICY)
+    return Seat(option, partial(answer_of, place.task, place.asked, decided))

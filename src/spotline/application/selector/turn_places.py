@@ -1,0 +1,151 @@
+"""Where jobs of a crowd may go that are served in turn: to spot that is idle, or to cheaper on-demand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from spotline.application.allocation.messages import Alternative
+from spotline.application.selector.egress import held_back
+from spotline.application.selector.job_run import JobRun
+from spotline.application.selector.leaving import alternative_to, can_stay
+from spotline.application.selector.options import SelectorOptions
+from spotline.application.selector.rescuing import RescueRoom
+from spotline.application.selector.state import SelectorState
+from spotline.domain.market.lasting import lasting_of
+from spotline.domain.market.offering import Quote
+
+# Places with idle spot that a job is told of, the best first, and places to buy on-demand.
+_MOST_PLACES, _MOST_RESORTS = 4, 2
+# Slots of slack from which on a job need not be told where on-demand is cheaper: it can wait for spot.
+_NO_HURRY_SLOTS = 4
+# Slots of a stay by which places are put in order.
+_RANKED_SLOTS = 8
+
+
+def serves_in_turn(state: SelectorState, options: SelectorOptions) -> bool:
+    """Whether more jobs run than bid together."""
+    most = options.most_bidders
+    return bool(state.clearing and most and len(state.running()) > most)
+
+
+@dataclass(slots=True, kw_only=True)
+class TurnPlaces:
+    """What is left of spot while jobs take turns, as the selector foresees it."""
+
+    quotes: dict[str, Quote] = field(default_factory=dict)
+    idle: dict[str, int] = field(default_factory=dict)
+    left: dict[str, int] = field(default_factory=dict)
+    kept: set[str] = field(default_factory=set)
+    _slots: dict[tuple[str, int], float] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, state: SelectorState, options: SelectorOptions) -> TurnPlaces:
+        """Nobody has had a turn: what is held is kept, and the rest is idle."""
+        if not options.moves or state.offset_s:
+            return cls()
+        residual = state.residual()
+        places = cls(
+            quotes={
+                quoted.quote.offering_id: quoted.quote
+                for quoted in state.current.quotes
+                if quoted.quote.spot_available.known
+            }
+        )
+        places.left = {offering_id: residual.spot(offering_id) for offering_id in places.quotes}
+        for job_id in state.in_order():
+            run = state.runs[job_id]
+            held = run.state.holding.spot
+            if held <= places.left.get(run.offering_id, 0):
+                places.left[run.offering_id] -= held
+                places.kept.add(job_id)
+        places.idle = dict(places.left)
+        return places
+
+    def places(
+        self, state: SelectorState, run: JobRun, options: SelectorOptions, room: RescueRoom
+    ) -> Iterator[Alternative]:
+        """Where the job whose turn it is could go, if it finds no spot at home: the best first."""
+        home = self.quotes.get(run.offering_id)
+        if home is None or run.elapsed_slots(state.slot) >= run.compiled.deadline_slots:
+            return
+        if self._finds_at_home(run):
+            return
+        ranked = [offering_id for *_, offering_id in sorted(self._ranked(state, run))]
+        resorts: list[str] = []
+        bought = run.state.holding.on_demand >= run.job.max_instances
+        if not bought and run.slack_slots(state.slot) < _NO_HURRY_SLOTS:
+            resorts = [offering_id for _, offering_id in sorted(self._resorts(state, run, home))]
+        full = room.full_for(state, run, {*ranked, *resorts})
+        found: list[str] = []
+        for at, most in ((ranked, _MOST_PLACES), (resorts, _MOST_PLACES + _MOST_RESORTS)):
+            for offering_id in at:
+                if len(found) >= most:
+                    break
+                if offering_id in full or offering_id in found:
+                    continue
+                if held_back(state, run, offering_id, options):
+                    continue
+                if can_stay(state, run, offering_id, options):
+                    found.append(offering_id)
+            if at is ranked and found and not run.state.holding.on_demand:
+                # Those whose turn comes later find that much less.
+                self.left[found[0]] -= run.job.max_instances
+        for offering_id in found:
+            room.claim(state, run, offering_id)
+            yield alternative_to(state, run, offering_id, options)
+
+    def _finds_at_home(self, run: JobRun) -> bool:
+        held = run.state.holding.spot if run.job.job_id in self.kept else 0
+        count = self._most(run, held + self.left[run.offering_id])
+        if count > held and not run.state.holding.on_demand:
+            self.left[run.offering_id] -= count - held
+        return count == run.job.max_instances
+
+    def _ranked(self, state: SelectorState, run: JobRun) -> Iterator[tuple[bool, float, str]]:
+        """What a slot of work costs on idle spot elsewhere, the way there spread over the stay."""
+        for offering_id, idle in self.idle.items():
+            offering = state.offerings[offering_id]
+            if offering_id == run.offering_id or offering.reservation is not None:
+                continue
+            count = run.job.max_instances
+            if idle < count or run.job.throughput_on(offering_id, offering.instance_type) is None:
+                continue
+            lasts = self._expected_slots(state, offering_id, count)
+            way = run.job.overheads.migrate_s / state.current.slot_s
+            price = self.quotes[offering_id].spot_price_micro_usd
+            per_slot = price * lasts / max(lasts - way, 0.1 * lasts)
+            # What others will have taken by then, they may not take.
+            yield self.left[offering_id] < count, per_slot, offering_id
+
+    def _resorts(self, state: SelectorState, run: JobRun, home: Quote) -> Iterator[tuple[int, str]]:
+        """Places that are cheaper than on-demand at home."""
+        for offering_id, quote in self.quotes.items():
+            offering = state.offerings[offering_id]
+            if offering_id == run.offering_id or offering.reservation is not None:
+                continue
+            price = quote.on_demand_price_micro_usd
+            if run.job.throughput_on(offering_id, offering.instance_type) is None:
+                continue
+            if price < home.on_demand_price_micro_usd:
+                yield price, offering_id
+
+    @staticmethod
+    def _most(run: JobRun, spot: int) -> int:
+        return max((count for count in run.job.allowed_counts if count <= spot), default=0)
+
+    def _expected_slots(self, state: SelectorState, offering_id: str, count: int) -> float:
+        """Slots that so many instances are expected to stay; as good as any where there is no law."""
+        found = self._slots.get((offering_id, count))
+        if found is None:
+            named = state.laws.get(offering_id)
+            there = found = 1.0
+            if named is None:
+                found = float(_RANKED_SLOTS)
+            else:
+                run_state = state.run_state(offering_id, named.law.space)
+                for chance in lasting_of(named.law).lasts(run_state, count, _RANKED_SLOTS):
+                    there *= float(chance)
+                    found += there
+            self._slots[offering_id, count] = found
+        return found
