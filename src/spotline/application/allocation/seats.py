@@ -11,12 +11,13 @@ from spotline.application.allocation.stays import Away, most_that_fit
 from spotline.application.allocation.tasks import (
     AskedPolicy,
     answer_of,
+    can_hold,
     is_saved,
     yield_margin_micro_usd,
 )
 from spotline.domain.crowd.bids import Capacity, Option, takes_of
 from spotline.domain.jobs.lot import holding
-from spotline.domain.jobs.program import Holding
+from spotline.domain.jobs.program import IDLE, Holding
 from spotline.domain.market.offering import Quote
 from spotline.domain.policies.answer import DecisionReason, JobAnswer, Move, Yielded
 from spotline.domain.policies.decision import SlotDecision, after_slot, slot_cost_micro_usd
@@ -96,6 +97,8 @@ def seat_away(place: TaskPlace, away: Away, spot: int) -> Seat:
     """All the spot that a job may hold where it has no table, which no policy is asked about."""
     view = place.view
     held = holding(most_that_fit(view, min(spot, view.spot_available)), 0)
+    if not can_hold(view, held):
+        held = IDLE
     # Who finds nothing there does not go.
     worth = away.worth(view, held.spot) - place.move_micro_usd if held.spot else 0.0
     option = Option(

@@ -23,6 +23,7 @@ from spotline.domain.policies.decision import (
     decide_slot,
     is_safe,
     on_demand_to_hold,
+    slot_cost_micro_usd,
 )
 from spotline.domain.policies.interface import (
     START,
@@ -140,6 +141,14 @@ def is_saved(view: PolicyView, holding: Holding) -> bool:
     wanted = view.rescue_instances or view.program.max_instances
     in_stock = view.on_demand_available >= wanted or view.reserve_slots > 0
     return in_stock and is_safe(view, holding)
+
+
+def can_hold(view: PolicyView, holding: Holding) -> bool:
+    """Whether there is so much to a job, and its budget is enough for a slot of it."""
+    if holding.spot > view.spot_available or holding.on_demand > view.on_demand_available:
+        return False
+    budget = view.program.budget_micro_usd
+    return not budget or view.spent_micro_usd + slot_cost_micro_usd(view, holding) <= budget
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from functools import partial
 from spotline.application.allocation.messages import AllocateRequest, Alternative, JobTask
 from spotline.application.allocation.seats import Bidder, Seat, TaskPlace
 from spotline.application.allocation.slot import Slot
-from spotline.application.allocation.tasks import answer_of, is_saved
+from spotline.application.allocation.tasks import answer_of, can_hold, is_saved
 from spotline.domain.crowd.bids import Option
 from spotline.domain.jobs.program import Holding
 from spotline.domain.jobs.progress import overhead_s
@@ -140,7 +140,7 @@ class _Turn:
             if self.left.spot[offering_id] < held.spot or self._is_dear(self.quotes[offering_id]):
                 continue
             place = self.slot.place_at(self.home, alternative, self.quotes)
-            if _stays_safe(place, held):
+            if _may_hold(place, held):
                 return place, seat_with(place, held)
         return None
 
@@ -158,7 +158,7 @@ class _Turn:
         for alternative, held in self._last_resorts():
             place = self.slot.place_at(self.home, alternative, self.quotes)
             paid = _finish_micro_usd(place, held)
-            if (least is None or paid < least) and _stays_safe(place, held):
+            if (least is None or paid < least) and _may_hold(place, held):
                 best, least = (place, seat_with(place, held)), paid
         return best
 
@@ -183,9 +183,10 @@ class _Turn:
         return quote.spot_price_micro_usd * PPM > cheapest * DEAR_SPOT_PPM
 
 
-def _stays_safe(place: TaskPlace, held: Holding) -> bool:
-    """Whether the deadline, hard or soft, is sure with this; there is on-demand for a hard one."""
-    return is_saved(place.view, held) and is_safe(place.view, held)
+def _may_hold(place: TaskPlace, held: Holding) -> bool:
+    """Whether a job can hold this and its deadline, hard or soft, is sure; a hard one has on-demand."""
+    view = place.view
+    return can_hold(view, held) and is_saved(view, held) and is_safe(view, held)
 
 
 def _finish_micro_usd(place: TaskPlace, held: Holding) -> int:

@@ -94,6 +94,17 @@ def test_a_dear_way_keeps_it_at_home() -> None:
     assert answer.move is None
 
 
+def test_a_budget_that_the_way_and_the_slot_exceed_keeps_it_at_home() -> None:
+    # A slot of four on spot costs USD 2, and the way USD 0.28.
+    for budget_usd, goes in ((2, False), (3, True)):
+        goer = task(away=stay())
+        owner = replace(goer.job, budget_micro_usd=budget_usd * 1_000_000)
+        use = replace(use_of(owner, shared=False), run_state=0)
+        goer = replace(goer, job=owner, table_use=use)
+        (answer,) = allocate(request(goer, east=0)).answers
+        assert (answer.move is not None) is goes
+
+
 def test_no_more_go_than_find_spot_there() -> None:
     crowd = [task(f"r{index}", away=stay()) for index in range(3)]
     answers = allocate(request(*crowd, east=0, west=9)).answers

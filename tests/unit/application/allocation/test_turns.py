@@ -61,7 +61,9 @@ def task(
     **of_job: Any,
 ) -> JobTask:
     """A gang of four with three slots of work, and a deadline after fourteen."""
+    budget_usd = of_job.pop("budget_usd", 0)
     owner = job(name, **{"deadline_slots": 14, "counts": (4,), "instance_hours": 2.0, **of_job})
+    owner = replace(owner, budget_micro_usd=budget_usd * 1_000_000)
     return JobTask(
         job=owner,
         policy_id=policy,
@@ -210,6 +212,20 @@ def test_dear_spot_is_no_bargain_while_there_is_slack() -> None:
     assert served(slack, quotes=quotes)[0].lots == ()
     # With none left it costs less than on-demand, and the deadline stays sure.
     assert served(none, quotes=quotes)[0].lots == (Lot(offering_id=WEST, spot=4),)
+
+
+def test_who_may_buy_no_more_goes_nowhere() -> None:
+    quotes = [quote(EAST, 0), quote(WEST, 4, on_demand=5_000_000)]
+    frozen = replace(task("a", ways=way_to(WEST)), most_spot=0, most_on_demand=0)
+    needy = replace(task("b", elapsed=10, ways=way_to(WEST, migrate_s=60)), most_spot=0)
+    broke = task("c", ways=way_to(WEST), budget_usd=2)
+    rich = task("d", ways=way_to(WEST), budget_usd=3)
+
+    # A slot of four on spot costs USD 2, and the way USD 0.28.
+    assert lots(served(frozen, quotes=quotes)) == [()]
+    assert lots(served(needy, quotes=quotes)) == [(Lot(offering_id=WEST, on_demand=4),)]
+    assert lots(served(broke, quotes=quotes)) == [()]
+    assert lots(served(rich, quotes=quotes)) == [(Lot(offering_id=WEST, spot=4),)]
 
 
 def test_inside_a_slot_nobody_moves() -> None:
