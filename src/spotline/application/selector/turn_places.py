@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 
 from spotline.application.allocation.messages import Alternative
 from spotline.application.selector.egress import held_back
@@ -71,29 +72,42 @@ class TurnPlaces:
             return
         if self._finds_at_home(run):
             return
-        ranked = [offering_id for *_, offering_id in sorted(self._ranked(state, run))]
-        resorts: list[str] = []
+        ranked = (offering_id for *_, offering_id in sorted(self._ranked(state, run)))
+        found = self._open_to(state, run, options, room, ranked, _MOST_PLACES)
+        if found and not run.state.holding.on_demand:
+            # Those whose turn comes later find that much less.
+            self.left[found[0]] -= run.job.max_instances
         bought = run.state.holding.on_demand >= run.job.max_instances
         if not bought and run.slack_slots(state.slot) < _NO_HURRY_SLOTS:
-            resorts = [offering_id for _, offering_id in sorted(self._resorts(state, run, home))]
-        full = room.full_for(state, run, {*ranked, *resorts})
-        found: list[str] = []
-        for at, most in ((ranked, _MOST_PLACES), (resorts, _MOST_PLACES + _MOST_RESORTS)):
-            for offering_id in at:
-                if len(found) >= most:
-                    break
-                if offering_id in full or offering_id in found:
-                    continue
-                if held_back(state, run, offering_id, options):
-                    continue
-                if can_stay(state, run, offering_id, options):
-                    found.append(offering_id)
-            if at is ranked and found and not run.state.holding.on_demand:
-                # Those whose turn comes later find that much less.
-                self.left[found[0]] -= run.job.max_instances
+            cheaper = (
+                offering_id
+                for _, offering_id in sorted(self._resorts(state, run, home))
+                if offering_id not in found
+            )
+            found += self._open_to(state, run, options, room, cheaper, _MOST_RESORTS)
         for offering_id in found:
             room.claim(state, run, offering_id)
             yield alternative_to(state, run, offering_id, options)
+
+    @staticmethod
+    def _open_to(
+        state: SelectorState,
+        run: JobRun,
+        options: SelectorOptions,
+        room: RescueRoom,
+        among: Iterable[str],
+        most: int,
+    ) -> list[str]:
+        """The first offerings, at most so many, that a job may go to."""
+        # One after the other: of a hundred offerings few are looked at.
+        may_go = (
+            offering_id
+            for offering_id in among
+            if not room.full_for(state, run, (offering_id,))
+            and not held_back(state, run, offering_id, options)
+            and can_stay(state, run, offering_id, options)
+        )
+        return list(islice(may_go, most))
 
     def _finds_at_home(self, run: JobRun) -> bool:
         held = run.state.holding.spot if run.job.job_id in self.kept else 0
