@@ -32,7 +32,8 @@ def way_to(
     state: SelectorState, run: JobRun, offering_id: str, options: SelectorOptions
 ) -> NextHome:
     """The way of a job to another offering."""
-    overhead_s, cost = state.program_of(run.job, offering_id).launch_s, 0
+    # As a program compiled for the place says, which none of a large crowd's jobs has at hand.
+    overhead_s, cost = run.job.overheads.launch_s, 0
     # What a job needs before it first runs is taken to be everywhere.
     if run.launched:
         overhead_s = max(overhead_s, run.job.overheads.migrate_s)
