@@ -250,7 +250,9 @@ Global___SpotStay: _TypeAlias = SpotStay  # noqa: Y015
 
 @_typing.final
 class Alternative(_message.Message):
-    """An offering that a job could move to: with a value table there, or with a stay."""
+    """An offering that a job could move to: with a value table there or with a stay; where tasks are served in
+    turn, with neither.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 

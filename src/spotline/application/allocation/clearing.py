@@ -12,25 +12,15 @@ from dataclasses import dataclass, replace
 
 from spotline.application.allocation.couplings import SlotLimits
 from spotline.application.allocation.messages import AllocateAnswer, AllocateRequest
-from spotline.application.allocation.seats import (
-    Bidder,
-    Seat,
-    kept_aside,
-    seat_answer,
-)
+from spotline.application.allocation.seats import Bidder, Seat, kept_aside, seat_answer
 from spotline.application.allocation.slot import Slot
-from spotline.application.allocation.tasks import (
-    check_quoted,
-    take_before,
-)
+from spotline.application.allocation.tasks import check_quoted, take_before
 from spotline.application.allocation.turns import served_in_turn
 from spotline.domain.crowd.bids import Bid, Capacity, Cleared
 from spotline.domain.crowd.clearing import clear
 from spotline.domain.crowd.fairness import SlotFairness, clear_fairly
 from spotline.domain.crowd.yielding import Claim, yielded_to
-from spotline.domain.policies.answer import (
-    SpotWorth,
-)
+from spotline.domain.policies.answer import SpotWorth
 from spotline.domain.policies.contention import ResidualCapacity
 from spotline.domain.units import S_PER_HOUR
 

@@ -101,11 +101,17 @@ def seat_away(place: TaskPlace, away: Away, spot: int) -> Seat:
         held = IDLE
     # Who finds nothing there does not go.
     worth = away.worth(view, held.spot) - place.move_micro_usd if held.spot else 0.0
+    return seat_with(place, held, round(worth - place.margin_micro_usd))
+
+
+def seat_with(place: TaskPlace, held: Holding, value_micro_usd: int = 0) -> Seat:
+    """The seat of a job that holds this where it has just come to; no policy is asked about it."""
+    view = place.view
     option = Option(
         offering_id=place.offering_id,
         spot=held.spot,
-        on_demand=0,
-        value_micro_usd=round(worth - place.margin_micro_usd),
+        on_demand=held.on_demand,
+        value_micro_usd=value_micro_usd,
         cost_micro_usd=slot_cost_micro_usd(view, held),
         safe=is_saved(view, held),
     )

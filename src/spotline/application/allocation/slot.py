@@ -46,11 +46,17 @@ from spotline.domain.policies.ladder import Ladder, can_climb, climb
 
 
 class Slot:
-    """The slot that is cleared: what is asked, and what there is of everything."""
+    """A slot that is decided: what is asked, and what there is of everything.
 
-    def __init__(self, request: AllocateRequest, residual: ResidualCapacity) -> None:
+    Where tasks are served `in_turn` each is asked once, and soft deadlines are guarded as hard ones are.
+    """
+
+    def __init__(
+        self, request: AllocateRequest, residual: ResidualCapacity, *, in_turn: bool = False
+    ) -> None:
         self._request = request
         self._residual = residual
+        self._in_turn = in_turn
         self._laws = {named.law_id: named.law for named in request.laws}
 
     def bidder(self, task: JobTask, quotes: Mapping[str, Quote]) -> Bidder:
@@ -58,7 +64,7 @@ class Slot:
         home = self.home(task, quotes)
         places = [home, *self.places(home, quotes)]
         free = [
-            self._seat(place, place.view.spot_available, place.view.on_demand_available)
+            self.seat(place, place.view.spot_available, place.view.on_demand_available)
             for place in places
         ]
         return Bidder(task=task, places=places, free=free)
@@ -92,10 +98,6 @@ class Slot:
         )
         place.move_micro_usd = alternative.move_cost_micro_usd
         return place
-
-    def seat_of(self, place: TaskPlace, spot: int, stock: int) -> Seat:
-        """What a job would hold of a place with so much left to it."""
-        return self._seat(place, spot, stock)
 
     def _place(self, task: JobTask, quote: Quote) -> TaskPlace:
         view = task_view(self._request, task, quote, self._residual)
@@ -157,7 +159,7 @@ class Slot:
             return list(range(len(bidder.places)))
         sure = bidder.free[0]
         if home.offering_id in spot:
-            sure = self._seat(home, 0, home.view.on_demand_available)
+            sure = self.seat(home, 0, home.view.on_demand_available)
         return [
             at
             for at, seat in enumerate(bidder.free)
@@ -188,7 +190,7 @@ class Slot:
     def rest(self, bidder: Bidder) -> Seat:
         """A job that holds nothing at home, whatever its policy says: a limit may leave it that."""
         home = bidder.places[0]
-        seat = self._seat(home, 0, 0)
+        seat = self.seat(home, 0, 0)
         if not seat.option.spot + seat.option.on_demand:
             return seat
         view = self._view_at(home, 0, 0)
@@ -211,7 +213,7 @@ class Slot:
             if place.looks_ahead:
                 held = place.task.holding.spot
                 asked = held if held < taken and held > taken // 2 else taken // 2
-            seat = self._seat(place, asked, stock)
+            seat = self.seat(place, asked, stock)
             found.append(seat)
             taken = min(asked, seat.option.spot)
             if not asked:
@@ -227,9 +229,9 @@ class Slot:
         asked += [(0, stock) for stock in range(least - 1, -1, -1)]
         # At home there must be a way to take nothing.
         asked += [(0, 0)] if at_home else []
-        return [self._seat(place, spot, stock) for spot, stock in asked]
+        return [self.seat(place, spot, stock) for spot, stock in asked]
 
-    def _seat(self, place: TaskPlace, spot: int, stock: int) -> Seat:
+    def seat(self, place: TaskPlace, spot: int, stock: int) -> Seat:
         """What the job's policy makes of so much spot and stock at a place.
 
         Whose spot falls where the market takes it back was interrupted, even if it meant to give it up;
@@ -264,7 +266,7 @@ class Slot:
         """Find what is asked for, and in the same go all with less spot that may be asked next."""
         view, asked, available = place.view, place.asked, place.quote.spot_available
         asks = [(spot, stock)]
-        if not place.plans and not self._request.serves_in_turn:
+        if not place.plans and not self._in_turn:
             most = min(spot, view.program.max_instances)
             asks += [(less, stock) for less in range(most - 1, -1, -1)]
         # What others take now is not counted on later.
@@ -289,7 +291,8 @@ class Slot:
 
         Its table waits for spot as long as the law says that it comes; this has come, and goes to others.
         """
-        if self._request.serves_in_turn:
+        if self._in_turn:
+            # Nobody's turn comes twice: what is not bought now may never be there.
             return True
         return spot < place.view.spot_available and self._nets_where_short(place)
 
@@ -347,7 +350,9 @@ class Slot:
 
     def _view_at(self, place: TaskPlace, spot: int, stock: int) -> PolicyView:
         view = place.view
-        if spot == view.spot_available and stock == view.on_demand_available:
+        nets = self._nets(place, spot)
+        asked = spot, stock, nets
+        if asked == (view.spot_available, view.on_demand_available, view.nets_soft_deadlines):
             return view
         interrupted = is_interrupted(self._request, place.task, spot)
         forecast = view.forecast
@@ -358,7 +363,7 @@ class Slot:
             state=view.state.fallen() if interrupted and not view.interrupted else view.state,
             interrupted=interrupted,
             spot_available=spot,
-            nets_soft_deadlines=self._nets(place, spot),
+            nets_soft_deadlines=nets,
             on_demand_available=on_demand_to_hold(
                 stock, holding_of((place.task.holding,)), reserve_slots=view.reserve_slots
             ),

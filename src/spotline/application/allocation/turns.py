@@ -11,20 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 
 from spotline.application.allocation.messages import AllocateRequest, Alternative, JobTask
-from spotline.application.allocation.seats import Bidder, Seat, TaskPlace
+from spotline.application.allocation.seats import Bidder, Seat, TaskPlace, seat_with
 from spotline.application.allocation.slot import Slot
-from spotline.application.allocation.tasks import answer_of, can_hold, is_saved
+from spotline.application.allocation.tasks import can_hold, is_saved
 from spotline.domain.crowd.bids import Option
 from spotline.domain.jobs.program import Holding
 from spotline.domain.jobs.progress import overhead_s
 from spotline.domain.market.offering import Quote
-from spotline.domain.policies.answer import DecisionReason
 from spotline.domain.policies.contention import ResidualCapacity
-from spotline.domain.policies.decision import SlotDecision, is_safe, slot_cost_micro_usd
-from spotline.domain.policies.interface import START
+from spotline.domain.policies.decision import is_safe
 from spotline.domain.units import PPM, cost_micro_usd
 
 # Spot that costs more than this share of the cheapest on-demand is no bargain: a job with slack waits for
@@ -82,7 +79,7 @@ def served_in_turn(
 
     `residual` is what there is for all of them; it is not changed.
     """
-    slot = Slot(request, residual)
+    slot = Slot(request, residual, in_turn=True)
     left = _Left.of(request.tasks, residual)
     bidders, seats = [], []
     for task in request.tasks:
@@ -111,7 +108,7 @@ class _Turn:
     def served(self) -> tuple[TaskPlace, Seat]:
         """Where the task's job runs in the slot, and what it holds there."""
         home = self.home
-        at_home = self.slot.seat_of(
+        at_home = self.slot.seat(
             home,
             min(self.left.spot[home.offering_id], home.view.spot_available),
             min(self.left.on_demand[home.offering_id], home.view.on_demand_available),
@@ -199,18 +196,3 @@ def _finish_micro_usd(place: TaskPlace, held: Holding) -> int:
     seconds = -(-left // rate) + max(now.pending_overhead_s, change)
     price = view.spot_price if held.spot else view.on_demand_price
     return cost_micro_usd(price, held.instances, seconds) + place.move_micro_usd
-
-
-def seat_with(place: TaskPlace, held: Holding) -> Seat:
-    """The seat of a job that holds this where it has just come to, whatever its policy says."""
-    view = place.view
-    option = Option(
-        offering_id=place.offering_id,
-        spot=held.spot,
-        on_demand=held.on_demand,
-        value_micro_usd=0,
-        cost_micro_usd=slot_cost_micro_usd(view, held),
-        safe=is_saved(view, held),
-    )
-    decided = SlotDecision(holding=held, memory=START, reason=DecisionReason.POLICY)
-    return Seat(option, partial(answer_of, place.task, place.asked, decided))

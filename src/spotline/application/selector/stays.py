@@ -122,9 +122,6 @@ class IdleSpot:
         found = self._slots.get((offering_id, count))
         if found is None:
             run_state = self._run_state(state, offering_id, named)
-            there = found = 1.0
-            for chance in lasting_of(named.law).lasts(run_state, count, _RANKED_SLOTS):
-                there *= float(chance)
-                found += there
+            found = lasting_of(named.law).expected_slots(run_state, count, _RANKED_SLOTS)
             self._slots[offering_id, count] = found
         return found

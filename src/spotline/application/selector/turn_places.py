@@ -152,14 +152,9 @@ class TurnPlaces:
         """Slots that so many instances are expected to stay; as good as any where there is no law."""
         found = self._slots.get((offering_id, count))
         if found is None:
-            named = state.laws.get(offering_id)
-            there = found = 1.0
-            if named is None:
-                found = float(_RANKED_SLOTS)
-            else:
+            found, named = float(_RANKED_SLOTS), state.laws.get(offering_id)
+            if named is not None:
                 run_state = state.run_state(offering_id, named.law.space)
-                for chance in lasting_of(named.law).lasts(run_state, count, _RANKED_SLOTS):
-                    there *= float(chance)
-                    found += there
+                found = lasting_of(named.law).expected_slots(run_state, count, _RANKED_SLOTS)
             self._slots[offering_id, count] = found
         return found

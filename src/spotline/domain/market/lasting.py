@@ -40,6 +40,14 @@ class Lasting:
             self._lasts[key] = found
         return found
 
+    def expected_slots(self, run_state: int, least: int, slots: int) -> float:
+        """Slots that `least` instances are expected to stay, this one and at most so many more counted."""
+        there = found = 1.0
+        for chance in self.lasts(run_state, least, slots):
+            there *= float(chance)
+            found += there
+        return found
+
     def chances(self, run_state: int, slots: int) -> FloatArray:
         """The chance of every run state in this slot and the next ones, shape (slots, run states)."""
         key = run_state, slots

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spotline.application.allocation import slot as allocation_slot
 from spotline.application.allocation.allocate import allocate
 from spotline.application.allocation.clearing import slot_bids
 from spotline.application.allocation.messages import (
@@ -23,8 +25,10 @@ from spotline.domain.jobs.lot import Lot
 from spotline.domain.market.offering import Count, Provenance
 from spotline.domain.market.slot_quote import SlotQuote
 from spotline.domain.policies.answer import DecisionReason, JobAnswer
+from spotline.domain.policies.ladder import can_climb
 from tests.depth import examples
 from tests.fakes.allocator import EAST, SLOT_S, START_NS, WEST, job, offering, slot_opened
+from tests.unit.application.allocation.test_seats import request_of_two
 
 NORTH = "aws/eu-north/eu-north-1a/p4d"
 
@@ -269,6 +273,32 @@ def test_where_tenants_weigh_unlike_bids_are_cleared() -> None:
     assert not slot_bids(request).in_turn
 
 
+# Two soft deadlines whose tables would rather wait for spot than buy what just meets them.
+PATIENT = replace(request_of_two(spot=0, priced=False, nets=False), serves_in_turn=True)
+ON_DEMAND = (Lot(offering_id=EAST, on_demand=4),)
+
+
+def test_bids_that_are_cleared_after_all_are_those_of_a_smaller_crowd() -> None:
+    pool = PoolQuota(quota_pool="pool", instances=4, offering_ids=(EAST,))
+    request = replace(PATIENT, quotas=(pool,))
+    bids = slot_bids(request)
+
+    assert not bids.in_turn
+    assert bids == slot_bids(replace(request, serves_in_turn=False))
+    assert lots(allocate(request).answers) == [(), ()]
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_a_soft_deadline_is_guarded_whatever_its_table_waits_for(*, compiled: bool) -> None:
+    climbs = can_climb if compiled else lambda policy, view: False
+    with patch.object(allocation_slot, "can_climb", climbs):
+        in_turn = lots(allocate(PATIENT).answers)
+        bid = lots(allocate(replace(PATIENT, serves_in_turn=False)).answers)
+
+    assert in_turn == [ON_DEMAND, ON_DEMAND]
+    assert bid == [(), ()]
+
+
 # --- laws -------------------------------------------------------------------------------------
 
 
@@ -293,7 +323,8 @@ def crowds(draw: st.DrawFn) -> AllocateRequest:
             )
         )
     price = draw(st.integers(1_000_000, 9_000_000))
-    quotes = [quote(at, instances, spot_price=price) for at, instances in spot.items()]
+    stock = draw(st.integers(0, 12))
+    quotes = [quote(at, instances, spot_price=price, stock=stock) for at, instances in spot.items()]
     reclaimed = (EAST,) if held["spot"] > spot[EAST] else ()
     return asked(*tasks, quotes=quotes, reclaimed_offering_ids=reclaimed)
 
@@ -302,14 +333,19 @@ def crowds(draw: st.DrawFn) -> AllocateRequest:
 @given(crowds())
 def test_no_more_is_held_than_there_is_and_every_count_is_allowed(request: AllocateRequest) -> None:
     taken: dict[str, int] = {}
+    bought: dict[str, int] = {}
     for one, answer in zip(request.tasks, allocate(request).answers, strict=True):
         assert len(answer.lots) <= 1
         for lot in answer.lots:
             taken[lot.offering_id] = taken.get(lot.offering_id, 0) + lot.spot
+            bought[lot.offering_id] = bought.get(lot.offering_id, 0) + lot.on_demand
             assert lot.spot + lot.on_demand in one.job.allowed_counts
     for quoted in request.quotes:
         there = quoted.quote.spot_available.instances
         assert taken.get(quoted.quote.offering_id, 0) <= there
+        # Nobody held any before.
+        stock = quoted.quote.on_demand_available.instances
+        assert bought.get(quoted.quote.offering_id, 0) <= stock
 
 
 @settings(max_examples=examples(60), deadline=None)
