@@ -375,7 +375,7 @@ class AllocateRequest(_message.Message):
     keeps_spot: _builtins.bool
     """A job yields spot that it holds only where others gain clearly more by it; with clearing only."""
     serves_in_turn: _builtins.bool
-    """Nobody bids where no tenant weighs more than others and the limits on all allow what is served: tasks
+    """Jobs do not bid where no tenant weighs more than others and the limits on all allow what is served: tasks
     are served in their order, keep the spot that they hold and go to where spot is idle. With clearing only.
     """
     @_builtins.property

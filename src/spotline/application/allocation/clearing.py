@@ -107,7 +107,7 @@ class _Bidden:
     """All tasks as bidders, the seats that each bids for, and what is scarce.
 
     `found` is how that is cleared, where it is known already. `is_coupled` says that quotas or the
-    budget are among what is scarce, `in_turn` that nobody bid.
+    budget are among what is scarce, `in_turn` that no job bid.
     """
 
     bidders: list[Bidder]

@@ -130,7 +130,7 @@ class AllocateRequest:
     where a job falls of its own accord. With `nets_soft_deadlines` the safety net guards soft
     deadlines too where a table counts on a shadow price, and others take of the spot there is. With `brief_search` the search for a better
     clearing ends after a tenth of the work. With `keeps_spot` a job yields spot that it holds only where
-    others gain clearly more by it. With `serves_in_turn` nobody bids where no tenant weighs more than others and
+    others gain clearly more by it. With `serves_in_turn` jobs do not bid where no tenant weighs more than others and
     the limits on all allow what is served: tasks are served in their order (`turns`).
 
     With `tenant_weights` bids count by tenant, and the answer says what that costs.

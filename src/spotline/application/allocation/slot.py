@@ -292,7 +292,7 @@ class Slot:
         Its table waits for spot as long as the law says that it comes; this has come, and goes to others.
         """
         if self._in_turn:
-            # Nobody's turn comes twice: what is not bought now may never be there.
+            # Nothing here weighs how late a job would be.
             return True
         return spot < place.view.spot_available and self._nets_where_short(place)
 

@@ -1,6 +1,6 @@
-"""One slot of all tasks in turn: who has least slack first, nobody gives up what they hold.
+"""One slot of all tasks in turn: least slack first, and no job gives up what it holds.
 
-A crowd's tables wait for spot that others take. Here nobody counts on spot that comes: a job keeps the
+A crowd's tables wait for spot that others take. Here no job counts on spot that comes: it keeps the
 spot that it holds, takes what is left at home, goes where spot is idle if its deadline stays safe on
 the way, waits while it has slack, and buys on-demand, where that is cheapest, when it has none left.
 That is list scheduling by least slack (least laxity first: Dertouzos and Mok, IEEE Transactions on

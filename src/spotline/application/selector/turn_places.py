@@ -42,7 +42,7 @@ class TurnPlaces:
 
     @classmethod
     def of(cls, state: SelectorState, options: SelectorOptions) -> TurnPlaces:
-        """Nobody has had a turn: what is held is kept, and the rest is idle."""
+        """Before the first turn: what is held is kept, and the rest is idle."""
         if not options.moves or state.offset_s:
             return cls()
         residual = state.residual()
@@ -98,7 +98,7 @@ class TurnPlaces:
         among: Iterable[str],
         most: int,
     ) -> list[str]:
-        """The first offerings, at most so many, that a job may go to."""
+        """The first `most` offerings that a job may go to."""
         # One after the other: of a hundred offerings few are looked at.
         may_go = (
             offering_id
@@ -149,7 +149,7 @@ class TurnPlaces:
         return max((count for count in run.job.allowed_counts if count <= spot), default=0)
 
     def _expected_slots(self, state: SelectorState, offering_id: str, count: int) -> float:
-        """Slots that so many instances are expected to stay; as good as any where there is no law."""
+        """Slots that `count` instances are expected to stay; the most that counts where no law is known."""
         found = self._slots.get((offering_id, count))
         if found is None:
             found, named = float(_RANKED_SLOTS), state.laws.get(offering_id)

@@ -47,6 +47,12 @@ def fleet(
     shadow_prices: Annotated[
         bool, typer.Option(help="Let value tables count on shadow prices, as `up` does.")
     ] = True,
+    most_bidders: Annotated[
+        int | None,
+        typer.Option(
+            min=0, help="Jobs that bid together at most; more take turns. 0: all bid. As `up` does."
+        ),
+    ] = None,
     censored: Annotated[
         bool, typer.Option(help="Hide counts: what spot there is shows only by asking for it.")
     ] = False,
@@ -83,6 +89,7 @@ def fleet(
         clearing=clearing,
         shadow_prices=clearing and shadow_prices,
         fairness=fairness,
+        most_bidders=SHIPPED.most_bidders if most_bidders is None else most_bidders,
         probes=probes if censored else 0,
     )
     console = open_console()

@@ -11,7 +11,10 @@ from spotline.bench.fleet.cells import FleetCell
 from spotline.contracts.errors import ContractError
 
 # What must be the same for two cells to stand in one report.
-_ALIKE = ("seeds", "policies", "clearing", "shadow_prices", "information", "fairness")
+_ALIKE = (
+    *("seeds", "policies", "clearing", "shadow_prices", "information", "fairness"),
+    "most_bidders",
+)
 
 Figures = Mapping[str, Any]
 

@@ -101,6 +101,7 @@ def run_fleet(
             "shadow_prices": options.selector.shadow_prices,
             "information": options.information.value,
             "fairness": options.selector.fairness,
+            "most_bidders": options.selector.most_bidders,
             "probes": options.selector.probes,
             "wall_s": perf_counter() - began_s,
             "platform": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",

@@ -41,7 +41,7 @@ class Lasting:
         return found
 
     def expected_slots(self, run_state: int, least: int, slots: int) -> float:
-        """Slots that `least` instances are expected to stay, this one and at most so many more counted."""
+        """Slots that `least` instances are expected to stay, this one and at most `slots` more counted."""
         there = found = 1.0
         for chance in self.lasts(run_state, least, slots):
             there *= float(chance)

@@ -20,6 +20,7 @@ META = {
     "shadow_prices": True,
     "information": "full",
     "fairness": 1.0,
+    "most_bidders": 400,
 }
 
 
@@ -51,7 +52,8 @@ def test_cells_of_all_runs_stand_in_the_order_they_are_asked_for() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "other"), [("seeds", [1, 2]), ("shadow_prices", False), ("fairness", 2.0)]
+    ("name", "other"),
+    [("seeds", [1, 2]), ("shadow_prices", False), ("fairness", 2.0), ("most_bidders", 0)],
 )
 def test_a_run_with_other_options_is_refused(name: str, other: object) -> None:
     with pytest.raises(ContractError, match=name):
