@@ -10,6 +10,7 @@ again gives the same ids.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
@@ -176,7 +177,9 @@ class RecentIds:
 
     def __init__(self, limit: int = _RECENT_IDS) -> None:
         self._limit = limit
-        self._ids: dict[str, None] = {}
+        self._ids: set[str] = set()
+        # A dict that forgets its oldest looks for it among all that it forgot before.
+        self._order: deque[str] = deque()
 
     def __contains__(self, event_id: str) -> bool:
         return event_id in self._ids
@@ -185,14 +188,15 @@ class RecentIds:
         """Remember an id; False if it is known."""
         if event_id in self._ids:
             return False
-        self._ids[event_id] = None
-        if len(self._ids) > self._limit:
-            del self._ids[next(iter(self._ids))]
+        self._ids.add(event_id)
+        self._order.append(event_id)
+        if len(self._order) > self._limit:
+            self._ids.remove(self._order.popleft())
         return True
 
     def latest(self) -> list[str]:
         """All that are remembered, oldest first."""
-        return list(self._ids)
+        return list(self._order)
 
 
 class Turns(Generic[StateT]):

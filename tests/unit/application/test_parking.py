@@ -1,5 +1,6 @@
 """A turn that fails changes nothing, and says what it left out."""
 
+from array import array
 from collections import Counter, OrderedDict, defaultdict
 from dataclasses import dataclass, field, replace
 
@@ -234,6 +235,32 @@ def test_a_copy_is_of_the_same_kinds_and_knows_what_was_never_set():
     assert list(ordered) == ["b", "a"]
     assert copied[3]["y"] == []
     assert "y" not in found
+
+
+class Guarded:
+    """Written only by those who go round it."""
+
+    __slots__ = ("counts", "name")
+
+    def __setattr__(self, name, value):
+        raise AttributeError(name)
+
+
+def test_numbers_tuples_and_guarded_slots_are_copied_with_what_they_hold():
+    guarded = object.__new__(Guarded)
+    object.__setattr__(guarded, "counts", [1])
+    object.__setattr__(guarded, "name", "a")
+    numbers, fixed, mixed = array("q", [1, 2]), (1, "b"), ([3], "c")
+
+    copied = Copying().copied([numbers, fixed, mixed, guarded])
+
+    copied[0].append(3)
+    copied[2][0].append(4)
+    copied[3].counts.append(2)
+    assert copied[:3] == [array("q", [1, 2, 3]), (1, "b"), ([3, 4], "c")]
+    assert (copied[3].counts, copied[3].name) == ([1, 2], "a")
+    assert copied[1] is fixed
+    assert (numbers, mixed, guarded.counts) == (array("q", [1, 2]), ([3], "c"), [1])
 
 
 def test_a_small_state_is_copied_once_in_so_many_events():

@@ -277,11 +277,12 @@ class Slot:
                 continue
             ladder = climb(
                 asked.policy,
-                replace(view, nets_soft_deadlines=True) if netted else view,
+                view,
                 asked.memory,
                 [(spot, stock, max(0, of - spot)) for spot, stock in alike],
                 ahead=self._ahead(place),
                 reclaimed=is_reclaimed(self._request, place.task),
+                nets_soft_deadlines=netted,
             )
             for at, key in enumerate(alike):
                 place.rungs.setdefault(key, (ladder, at))

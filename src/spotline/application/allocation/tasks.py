@@ -35,7 +35,7 @@ from spotline.domain.policies.interface import (
 )
 from spotline.domain.policies.prediction import window_forecast
 from spotline.domain.policies.registry import FALLBACK_POLICY_ID, policy_named
-from spotline.domain.remembered import BySelf, Same
+from spotline.domain.remembered import BySelf
 from spotline.domain.units import PPM, cost_micro_usd
 
 # A job moves for more than this share of what a slot of its largest count costs on demand: below
@@ -348,47 +348,47 @@ def program_of(
     ValueError
         The job states no throughput for the offering.
     """
-    last = _last_programs.of(job)
-    asked = offering_id, instance_type, slot_s, first_slot_start_ns, notice_lead_s
-    found = last.found
-    if found is not None and found[0] == asked:
-        return found[1]
-    program = _program_of(Same(job), _Grid(*asked))
-    last.found = _Grid(*asked), program
-    return program
+    throughput = job.throughput_on(offering_id, instance_type)
+    if throughput is None:
+        raise ValueError(f"job {job.job_id} states no throughput for {offering_id}")
+    return _programs.of(job).on(throughput, _Grid(slot_s, first_slot_start_ns, notice_lead_s))
 
 
 class _Grid(NamedTuple):
-    offering_id: str
-    instance_type: str
+    """All that a program depends on beside a job and its throughput: many offerings have the same."""
+
     slot_s: int
     first_slot_start_ns: int
     notice_lead_s: int | None
 
 
-class _LastProgram:
-    """The program of a job that was asked for last: nearly always that of its home."""
+class _Programs:
+    """The programs of a job: one for its home and all places like it, one for a slot to arrive in."""
 
-    __slots__ = ("found",)
+    __slots__ = ("_found", "_job")
 
     def __init__(self, job: Job) -> None:
-        self.found: tuple[_Grid, JobProgram] | None = None
+        self._job = job
+        self._found: dict[tuple[str, _Grid], JobProgram] = {}
+
+    def on(self, throughput: Throughput, grid: _Grid) -> JobProgram:
+        key = throughput.offering, grid
+        found = self._found.get(key)
+        if found is None:
+            if len(self._found) >= _MOST_GRIDS:
+                self._found.clear()
+            found = self._found[key] = _compiled(self._job, throughput, grid)
+        return found
 
 
-_last_programs = BySelf(_LastProgram, 16_384)
+# Of a job that waits to arrive every slot makes another.
+_MOST_GRIDS = 64
+_programs = BySelf(_Programs, 32_768)
 
 
 # Jobs that came over the wire are others every time, and so are those with another budget.
 @lru_cache(maxsize=16_384)
-def _program_of(job: Same[Job], grid: _Grid) -> JobProgram:
-    return _compiled(job.value, grid)
-
-
-@lru_cache(maxsize=16_384)
-def _compiled(job: Job, grid: _Grid) -> JobProgram:
-    throughput = job.throughput_on(grid.offering_id, grid.instance_type)
-    if throughput is None:
-        raise ValueError(f"job {job.job_id} states no throughput for {grid.offering_id}")
+def _compiled(job: Job, throughput: Throughput, grid: _Grid) -> JobProgram:
     return compile_program(
         job,
         throughput,

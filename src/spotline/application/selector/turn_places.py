@@ -13,6 +13,7 @@ from spotline.application.selector.leaving import alternative_to, can_stay
 from spotline.application.selector.options import SelectorOptions
 from spotline.application.selector.rescuing import RescueRoom
 from spotline.application.selector.state import SelectorState
+from spotline.domain.jobs.job import Job
 from spotline.domain.market.lasting import lasting_of
 from spotline.domain.market.offering import Quote
 
@@ -20,6 +21,8 @@ from spotline.domain.market.offering import Quote
 _MOST_PLACES, _MOST_RESORTS = 4, 2
 # Slots of slack from which on a job need not be told where on-demand is cheaper: it can wait for spot.
 _NO_HURRY_SLOTS = 4
+# What says where a job can run: offerings and instance types that it names, and those of its rates.
+_RunsOn = tuple[tuple[str, ...], tuple[str, ...]]
 # Slots of a stay by which places are put in order.
 _RANKED_SLOTS = 8
 
@@ -39,6 +42,9 @@ class TurnPlaces:
     left: dict[str, int] = field(default_factory=dict)
     kept: set[str] = field(default_factory=set)
     _slots: dict[tuple[str, int], float] = field(default_factory=dict)
+    # Jobs that run at the same places are told of them in the same order.
+    _by_costs: dict[tuple[int, int, _RunsOn], tuple[str, ...]] = field(default_factory=dict)
+    _by_prices: dict[_RunsOn, tuple[str, ...]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, state: SelectorState, options: SelectorOptions) -> TurnPlaces:
@@ -72,18 +78,14 @@ class TurnPlaces:
             return
         if self._finds_at_home(run):
             return
-        ranked = (offering_id for *_, offering_id in sorted(self._ranked(state, run)))
-        found = self._open_to(state, run, options, room, ranked, _MOST_PLACES)
+        found = self._open_to(state, run, options, room, self._ranked(state, run), _MOST_PLACES)
         if found and not run.state.holding.on_demand:
             # Those whose turn comes later find that much less.
             self.left[found[0]] -= run.job.max_instances
         bought = run.state.holding.on_demand >= run.job.max_instances
         if not bought and run.slack_slots(state.slot) < _NO_HURRY_SLOTS:
-            cheaper = (
-                offering_id
-                for _, offering_id in sorted(self._resorts(state, run, home))
-                if offering_id not in found
-            )
+            resorts = self._resorts(state, run, home)
+            cheaper = [offering_id for offering_id in resorts if offering_id not in found]
             found += self._open_to(state, run, options, room, cheaper, _MOST_RESORTS)
         for offering_id in found:
             room.claim(state, run, offering_id)
@@ -116,33 +118,57 @@ class TurnPlaces:
             self.left[run.offering_id] -= count - held
         return count == run.job.max_instances
 
-    def _ranked(self, state: SelectorState, run: JobRun) -> Iterator[tuple[bool, float, str]]:
-        """What a slot of work costs on idle spot elsewhere, the way there spread over the stay."""
-        for offering_id, idle in self.idle.items():
-            offering = state.offerings[offering_id]
-            if offering_id == run.offering_id or offering.reservation is not None:
-                continue
-            count = run.job.max_instances
-            if idle < count or run.job.throughput_on(offering_id, offering.instance_type) is None:
-                continue
-            lasts = self._expected_slots(state, offering_id, count)
-            way = run.job.overheads.migrate_s / state.current.slot_s
-            price = self.quotes[offering_id].spot_price_micro_usd
-            per_slot = price * lasts / max(lasts - way, 0.1 * lasts)
-            # What others will have taken by then, they may not take.
-            yield self.left[offering_id] < count, per_slot, offering_id
+    def _ranked(self, state: SelectorState, run: JobRun) -> Iterator[str]:
+        """Offerings whose idle spot is enough for a job, those first where a slot of work costs least."""
+        count, by_cost = run.job.max_instances, self._by_cost(state, run.job)
+        elsewhere = [offering_id for offering_id in by_cost if offering_id != run.offering_id]
+        # What others will have taken by then, they may not take.
+        yield from (each for each in elsewhere if self.left[each] >= count)
+        yield from (each for each in elsewhere if self.left[each] < count)
 
-    def _resorts(self, state: SelectorState, run: JobRun, home: Quote) -> Iterator[tuple[int, str]]:
-        """Places that are cheaper than on-demand at home."""
-        for offering_id, quote in self.quotes.items():
+    def _by_cost(self, state: SelectorState, job: Job) -> tuple[str, ...]:
+        """Those with enough idle spot in order of what a slot of work costs, the way there spread over the stay."""
+        count, migrate_s = job.max_instances, job.overheads.migrate_s
+        key = count, migrate_s, _runs_on(job)
+        found = self._by_costs.get(key)
+        if found is None:
+            way = migrate_s / state.current.slot_s
+            costs = []
+            for offering_id in self._where_it_runs(state, job):
+                if self.idle[offering_id] < count:
+                    continue
+                lasts = self._expected_slots(state, offering_id, count)
+                price = self.quotes[offering_id].spot_price_micro_usd
+                costs.append((price * lasts / max(lasts - way, 0.1 * lasts), offering_id))
+            found = self._by_costs[key] = tuple(offering_id for _, offering_id in sorted(costs))
+        return found
+
+    def _resorts(self, state: SelectorState, run: JobRun, home: Quote) -> Iterator[str]:
+        """Places that are cheaper than on-demand at home, the cheapest first."""
+        for offering_id in self._by_price(state, run.job):
+            if self.quotes[offering_id].on_demand_price_micro_usd >= home.on_demand_price_micro_usd:
+                return
+            if offering_id != run.offering_id:
+                yield offering_id
+
+    def _by_price(self, state: SelectorState, job: Job) -> tuple[str, ...]:
+        found = self._by_prices.get(_runs_on(job))
+        if found is None:
+            prices = (
+                (self.quotes[offering_id].on_demand_price_micro_usd, offering_id)
+                for offering_id in self._where_it_runs(state, job)
+            )
+            found = tuple(offering_id for _, offering_id in sorted(prices))
+            self._by_prices[_runs_on(job)] = found
+        return found
+
+    def _where_it_runs(self, state: SelectorState, job: Job) -> Iterator[str]:
+        for offering_id in self.quotes:
             offering = state.offerings[offering_id]
-            if offering_id == run.offering_id or offering.reservation is not None:
+            if offering.reservation is not None:
                 continue
-            price = quote.on_demand_price_micro_usd
-            if run.job.throughput_on(offering_id, offering.instance_type) is None:
-                continue
-            if price < home.on_demand_price_micro_usd:
-                yield price, offering_id
+            if job.throughput_on(offering_id, offering.instance_type) is not None:
+                yield offering_id
 
     @staticmethod
     def _most(run: JobRun, spot: int) -> int:
@@ -158,3 +184,7 @@ class TurnPlaces:
                 found = lasting_of(named.law).expected_slots(run_state, count, _RANKED_SLOTS)
             self._slots[offering_id, count] = found
         return found
+
+
+def _runs_on(job: Job) -> _RunsOn:
+    return job.offerings, tuple(throughput.offering for throughput in job.throughputs)

@@ -13,13 +13,13 @@ Standing
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
 from spotline.domain.jobs.program import JobProgram
 from spotline.domain.kernels import IntArray, inlined, part, rule
+from spotline.domain.remembered import BySelf
 from spotline.domain.units import cost_micro_usd
 
 # What a change costs in time: the classes, in the order in which planners lay them out.
@@ -217,9 +217,12 @@ def terms_at(row: IntArray) -> Terms:
     )  # fmt: skip
 
 
-@lru_cache(maxsize=16_384)
 def lay_out(program: JobProgram) -> ProgramLayout:
-    """Lay a program out for kernels."""
+    """Lay a program out for kernels; the same layout for the very same program."""
+    return _layouts.of(program)
+
+
+def _laid_out(program: JobProgram) -> ProgramLayout:
     terms = terms_of(program)
     by_count = np.zeros((3, program.max_instances + 1), dtype=np.int64)
     for count in program.allowed_counts:
@@ -233,6 +236,10 @@ def lay_out(program: JobProgram) -> ProgramLayout:
         by_count=by_count,
         values=np.array(program.value_micro_usd, dtype=np.int64),
     )
+
+
+# Thousands of jobs of one class have like programs: to compare two of them takes longer than to know one.
+_layouts = BySelf(_laid_out, 32_768)
 
 
 def cap_s(work_quanta: int, rate: int) -> int:

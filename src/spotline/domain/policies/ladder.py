@@ -252,6 +252,7 @@ def climb(
     *,
     ahead: WindowForecast | None,
     reclaimed: bool,
+    nets_soft_deadlines: bool = False,
 ) -> Ladder:
     """Ask a policy what it would hold if it was left no more than this.
 
@@ -267,12 +268,12 @@ def climb(
     reclaimed
         Whether the market took spot back as the slot opened: a job that is left less spot than it
         holds was interrupted.
+    nets_soft_deadlines
+        Whether soft deadlines are guarded as hard ones are, also where the view does not say so.
     """
     program, params = view.program, params_of(policy)
     if params is None:
         raise ValueError(f"{policy.policy_id} has no compiled form")
-    if view.nets_soft_deadlines:
-        params = params._replace(nets_soft_deadlines=1)
     layout = lay_out(program)
     window = 0
     if ahead is not None:
@@ -288,7 +289,7 @@ def climb(
         counts = (ahead.spot_price[:window], ahead.spot_available[:window])
         predicted = np.array(counts, dtype=np.int64).reshape((2, 1, window))
     rungs, found, memories = _climb(
-        _player(params),
+        _player(params, view.nets_soft_deadlines or nets_soft_deadlines),
         (layout.row, layout.by_count, layout.values, line_of(program)),
         view_row(
             view,
@@ -307,8 +308,8 @@ def climb(
 
 # The policies of a pool are few, and are asked thousands of times in a slot.
 @lru_cache(maxsize=1024)
-def _player(params: Params) -> IntArray:
-    return np.array(params, dtype=np.int64)
+def _player(params: Params, nets: bool) -> IntArray:
+    return np.array(params._replace(nets_soft_deadlines=1) if nets else params, dtype=np.int64)
 
 
 def _own_worths(view: PolicyView, rungs: list[list[int]], worths: list[float]) -> list[float]:
