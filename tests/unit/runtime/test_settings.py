@@ -60,6 +60,7 @@ SELECTION = {
         "HOMES_BY_LAW",
         "STAYS_ELSEWHERE",
         "KEEPS_SPOT",
+        "LATE_ON_SPOT",
         "MOST_BIDDERS",
         "PROBES",
         "PROBE_REST_SLOTS",
@@ -175,6 +176,7 @@ HELD = {
         homes_by_law=True,
         stays_elsewhere=True,
         keeps_spot=True,
+        late_on_spot=True,
         most_bidders=7,
         probes=3,
         probe_rest_slots=5,
@@ -213,6 +215,7 @@ SERVED = {
     "homes_by_law": True,
     "stays_elsewhere": True,
     "keeps_spot": True,
+    "late_on_spot": True,
     "most_bidders": MOST_BIDDERS,
 }
 

@@ -346,6 +346,7 @@ class AllocateRequest(_message.Message):
     BRIEF_SEARCH_FIELD_NUMBER: _builtins.int
     KEEPS_SPOT_FIELD_NUMBER: _builtins.int
     SERVES_IN_TURN_FIELD_NUMBER: _builtins.int
+    LATE_ON_SPOT_FIELD_NUMBER: _builtins.int
     slot: _builtins.int
     """Slot number."""
     revision: _builtins.int
@@ -377,6 +378,10 @@ class AllocateRequest(_message.Message):
     serves_in_turn: _builtins.bool
     """Jobs do not bid where no tenant weighs more than others and the limits on all allow what is served: tasks
     are served in their order, keep the spot that they hold and go to where spot is idle. With clearing only.
+    """
+    late_on_spot: _builtins.bool
+    """A job whose soft deadline has passed runs on spot that no other job has use for, where that is worth more
+    than on demand; with clearing only.
     """
     @_builtins.property
     def quotes(self) -> _containers.RepeatedCompositeFieldContainer[_market_pb2.SlotQuote]:
@@ -437,10 +442,11 @@ class AllocateRequest(_message.Message):
         brief_search: _builtins.bool = ...,
         keeps_spot: _builtins.bool = ...,
         serves_in_turn: _builtins.bool = ...,
+        late_on_spot: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_budget_micro_usd", b"_budget_micro_usd", "budget_micro_usd", b"budget_micro_usd", "forecast", b"forecast"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_budget_micro_usd", b"_budget_micro_usd", "brief_search", b"brief_search", "budget_micro_usd", b"budget_micro_usd", "clearing", b"clearing", "forecast", b"forecast", "keeps_spot", b"keeps_spot", "laws", b"laws", "nets_soft_deadlines", b"nets_soft_deadlines", "offset_s", b"offset_s", "quotas", b"quotas", "quotes", b"quotes", "reason", b"reason", "reclaimed_offering_ids", b"reclaimed_offering_ids", "revision", b"revision", "serves_in_turn", b"serves_in_turn", "slot", b"slot", "slot_s", b"slot_s", "strict_reclaims", b"strict_reclaims", "taken", b"taken", "tasks", b"tasks", "tenant_weights", b"tenant_weights"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_budget_micro_usd", b"_budget_micro_usd", "brief_search", b"brief_search", "budget_micro_usd", b"budget_micro_usd", "clearing", b"clearing", "forecast", b"forecast", "keeps_spot", b"keeps_spot", "late_on_spot", b"late_on_spot", "laws", b"laws", "nets_soft_deadlines", b"nets_soft_deadlines", "offset_s", b"offset_s", "quotas", b"quotas", "quotes", b"quotes", "reason", b"reason", "reclaimed_offering_ids", b"reclaimed_offering_ids", "revision", b"revision", "serves_in_turn", b"serves_in_turn", "slot", b"slot", "slot_s", b"slot_s", "strict_reclaims", b"strict_reclaims", "taken", b"taken", "tasks", b"tasks", "tenant_weights", b"tenant_weights"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__budget_micro_usd: _TypeAlias = _typing.Literal["budget_micro_usd"]  # noqa: Y015
     _WhichOneofArgType__budget_micro_usd: _TypeAlias = _typing.Literal["_budget_micro_usd", b"_budget_micro_usd"]  # noqa: Y015

@@ -131,7 +131,8 @@ class AllocateRequest:
     deadlines too where a table counts on a shadow price, and others take of the spot there is. With `brief_search` the search for a better
     clearing ends after a tenth of the work. With `keeps_spot` a job yields spot that it holds only where
     others gain clearly more by it. With `serves_in_turn` jobs do not bid where no tenant weighs more than others and
-    the limits on all allow what is served: tasks are served in their order (`turns`).
+    the limits on all allow what is served: tasks are served in their order (`turns`). With `late_on_spot` what is late runs on spot
+    that no other job has use for, where that is worth more than on demand (`late`).
 
     With `tenant_weights` bids count by tenant, and the answer says what that costs.
 
@@ -164,6 +165,7 @@ class AllocateRequest:
     brief_search: bool = False
     keeps_spot: bool = False
     serves_in_turn: bool = False
+    late_on_spot: bool = False
 
     def __post_init__(self) -> None:
         if self.slot_s < 1:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from functools import partial
 
+from spotline.application.allocation.late import late_seat
 from spotline.application.allocation.messages import AllocateRequest, Alternative, JobTask
 from spotline.application.allocation.seats import (
     Bidder,
@@ -22,6 +23,7 @@ from spotline.application.allocation.tasks import (
     asked_policy,
     forecast_of,
     is_interrupted,
+    is_late,
     is_priced,
     is_reclaimed,
     is_saved,
@@ -236,13 +238,15 @@ class Slot:
 
         Whose spot falls where the market takes it back was interrupted, even if it meant to give it up;
         whose falls because others are left it is worth less than its table says (`yield_margin_micro_usd`).
+        What is late gives spot up to all others.
         """
         seat = self._told_seat(place, spot, stock)
-        held = place.task.holding.spot
-        if self._request.keeps_spot and spot < held and not is_reclaimed(self._request, place.task):
+        request, held = self._request, place.task.holding.spot
+        reclaimed = is_reclaimed(request, place.task)
+        if request.keeps_spot and spot < held and not (reclaimed or is_late(request, place.view)):
             return yielding(place, seat, held)
-        falls = spot >= held > seat.option.spot and self._request.strict_reclaims
-        if falls and is_reclaimed(self._request, place.task):
+        falls = spot >= held > seat.option.spot and request.strict_reclaims
+        if falls and reclaimed:
             return self._told_seat(place, held - 1, stock)
         return seat
 
@@ -259,6 +263,8 @@ class Slot:
                 seat = self._seat_on(place, *place.rungs[key])
             else:
                 seat = self._asked_alone(place, spot, stock)
+            if is_late(self._request, place.view):
+                seat = late_seat(place, seat, spot)
             place.seats[key] = seat
         return seat
 

@@ -93,6 +93,13 @@ def may_move(request: AllocateRequest, task: JobTask, home: PolicyView) -> bool:
     )
 
 
+def is_late(request: AllocateRequest, view: PolicyView) -> bool:
+    """Whether a deadline has passed, what is left may run on idle spot, and is worth something still."""
+    program = view.program
+    passed = program.deadline_slots <= view.elapsed_slots < program.end_slots
+    return request.late_on_spot and passed and view.state.progress_quanta < program.work_quanta
+
+
 def move_margin_micro_usd(home: PolicyView) -> float:
     """What a move must gain; more where spot has a shadow price at home."""
     full_slot = cost_micro_usd(

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from spotline.application.allocation.messages import AllocateRequest, Alternative, JobTask
 from spotline.application.allocation.seats import Bidder, Seat, TaskPlace, seat_with
 from spotline.application.allocation.slot import Slot
-from spotline.application.allocation.tasks import can_hold, is_saved
+from spotline.application.allocation.tasks import can_hold, is_late, is_saved
 from spotline.domain.crowd.bids import Option
 from spotline.domain.jobs.program import Holding
 from spotline.domain.jobs.progress import overhead_s
@@ -81,18 +81,18 @@ def served_in_turn(
     """
     slot = Slot(request, residual, in_turn=True)
     left = _Left.of(request.tasks, residual)
-    bidders, seats = [], []
-    for task in request.tasks:
-        left.release(task)
-        home = slot.home(task, quotes)
+    homes = [slot.home(task, quotes) for task in request.tasks]
+    found: dict[str, tuple[Bidder, Seat]] = {}
+    # What is late has no slack, and has what all others leave.
+    for home in sorted(homes, key=lambda home: is_late(request, home.view)):
+        left.release(home.task)
         turn = _Turn(request=request, slot=slot, quotes=quotes, left=left, home=home)
         place, seat = turn.served()
         left.take(seat.option)
-        bidders.append(
-            Bidder(task=task, places=[home] if place is home else [home, place], free=[])
-        )
-        seats.append(seat)
-    return bidders, seats
+        places = [home] if place is home else [home, place]
+        found[home.task.job.job_id] = Bidder(task=home.task, places=places, free=[]), seat
+    in_order = [found[task.job.job_id] for task in request.tasks]
+    return [bidder for bidder, _ in in_order], [seat for _, seat in in_order]
 
 
 @dataclass(slots=True, kw_only=True)

@@ -69,6 +69,7 @@ def allocate_request(
         brief_search=state.clearing and options.brief_search,
         keeps_spot=state.clearing and options.keeps_spot,
         serves_in_turn=in_turn,
+        late_on_spot=state.clearing and options.late_on_spot,
     )
 
 

@@ -84,6 +84,9 @@ class SelectorOptions:
     Where more than `most_bidders` jobs run they do not bid: they are served in turn, least slack first, keep the
     spot that they hold and go to where spot is idle (ADR 0089). 0, as in older logs: all bid.
 
+    With `late_on_spot` a job whose soft deadline has passed runs on spot at home that no other job has use for,
+    where that is worth more than on demand (ADR 0090).
+
     With `brief_search` CP-SAT has a tenth of the work to find a better clearing (ADR 0082).
 
     With `even_cells` value tables of a job of its own, not of a class, count work left in cells that slots
@@ -147,6 +150,7 @@ class SelectorOptions:
     homes_by_law: bool = False
     stays_elsewhere: bool = False
     keeps_spot: bool = False
+    late_on_spot: bool = False
     most_bidders: int = 0
     probes: int = 0
     probe_rest_slots: int = 2
@@ -221,6 +225,7 @@ CROWD_FIELDS = (
     "homes_by_law",
     "stays_elsewhere",
     "keeps_spot",
+    "late_on_spot",
 )
 """What is on wherever counts are shown, and rests on them."""
 
