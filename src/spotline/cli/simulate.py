@@ -115,7 +115,7 @@ def simulate(
     happened is shown first, to the micro-dollar, and each policy runs the log's jobs by itself.
     """
     from spotline.adapters.files.weights_file import read_weights
-    from spotline.application.selector.options import SelectorOptions
+    from spotline.application.selector.options import SelectorOptions, where_uncounted
     from spotline.cli.accounts_view import beside_json
     from spotline.cli.simulate_log import LogQuestion, simulate_log
     from spotline.domain.forecasting.registry import DEFAULT_FORECASTER
@@ -127,6 +127,8 @@ def simulate(
         information = _information(censored=censored, decide_first=decide_first)
         terms = what_if_of(deadline, price_factor)
         selector = SelectorOptions(warm_start=read_weights(warm_start), even_cells=True)
+        if censored:
+            selector = where_uncounted(selector)
         otherwise = _not_of_a_log(
             {
                 "--jobs": jobs,
