@@ -311,7 +311,7 @@ _REASONS = {
     DecisionReason.INTERRUPTED: "decided again, as instances were taken back",
     DecisionReason.BUDGET: "its budget allows no more",
     DecisionReason.CLOSED: "it is over",
-    DecisionReason.AFTER_DEADLINE: "after its deadline, on-demand as long as that still pays",
+    DecisionReason.AFTER_DEADLINE: "after its deadline, idle spot or on-demand as long as that still pays",
     DecisionReason.NO_CAPACITY: "nothing is to be had",
     DecisionReason.RETRYING: "its program failed and is tried again later",
     DecisionReason.FINISHING: "kept until its program has ended",

@@ -68,7 +68,8 @@ def cut_of(bounds: Bounds, holding: Holding) -> Cut:
     if view.elapsed_slots >= program.deadline_slots:
         return (
             AlternativeCut.RULE,
-            "after its deadline a job holds its largest count on demand, or nothing",
+            "after its deadline a job holds its largest count on demand, spot that no other job has use for, "
+            "or nothing",
         )
     return _settled(bounds, holding)
 

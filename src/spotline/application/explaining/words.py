@@ -105,8 +105,11 @@ def _rule(trail: Trail, turn: DecidedTurn) -> str:
             return "its work is done, so it needs nothing more"
         case DecisionReason.AFTER_DEADLINE:
             late = 0 if job is None else decision.slot - job.deadline_slot
+            over = f"its deadline is {counted(late, 'slot')} over"
+            if any(lot.spot for lot in decision.lots):
+                return f"{over}; spot that no other job has use for does the rest for less than on-demand"
             after = "and is held as long as that pays" if decision.lots else "which no longer pays"
-            return f"its deadline is {counted(late, 'slot')} over; from then on only on-demand counts, {after}"
+            return f"{over}; from then on only on-demand counts, {after}"
         case DecisionReason.NO_CAPACITY:
             return "there are not enough instances for any count it runs on"
         case DecisionReason.RETRYING:

@@ -86,7 +86,8 @@ _REASONS: Mapping[Enum, SaidWords] = {
     DecisionReason.BUDGET: SaidWords("budget", "its budget allows no more"),
     DecisionReason.CLOSED: SaidWords("closed", "it is over and needs nothing more"),
     DecisionReason.AFTER_DEADLINE: SaidWords(
-        "after the deadline", "its deadline is over: only on-demand counts from then on"
+        "after the deadline",
+        "its deadline is over: idle spot or on-demand does the rest, if that pays",
     ),
     DecisionReason.NO_CAPACITY: SaidWords(
         "no capacity", "there are not enough instances for any count that it runs on"

@@ -261,14 +261,21 @@ def test_a_done_job_needs_nothing_more():
     assert said(DecisionReason.CLOSED, lots=()).endswith("done, so it needs nothing more.")
 
 
+BOUGHT = (Lot(offering_id="zone-a", on_demand=2),)
+
+
 @pytest.mark.parametrize(
-    ("lots", "what"), [(HOME, "held as long as that pays"), ((), "which no longer pays")]
+    ("lots", "what"),
+    [
+        (BOUGHT, "from then on only on-demand counts, and is held as long as that pays"),
+        ((), "from then on only on-demand counts, which no longer pays"),
+        (HOME, "spot that no other job has use for does the rest for less than on-demand"),
+    ],
 )
-def test_after_the_deadline_it_is_said_whether_going_on_pays(lots, what):
+def test_after_the_deadline_it_is_said_what_does_the_rest(lots, what):
     text = said(DecisionReason.AFTER_DEADLINE, slot=21, lots=lots)
 
-    assert "its deadline is 1 slot over; from then on only on-demand counts" in text
-    assert what in text
+    assert f"its deadline is 1 slot over; {what}" in text
 
 
 def test_no_capacity_is_said():
