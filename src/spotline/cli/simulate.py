@@ -17,6 +17,7 @@ from spotline.contracts.errors import ContractError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from spotline.application.selector.options import SelectorOptions
     from spotline.replay.clouds import Information
 
 _DEFAULT_POLICIES = "spotline,msu,uniform_progress,on_demand_only"
@@ -114,8 +115,6 @@ def simulate(
     Same policies and same accounting as the services, without a broker. With --log alone, what
     happened is shown first, to the micro-dollar, and each policy runs the log's jobs by itself.
     """
-    from spotline.adapters.files.weights_file import read_weights
-    from spotline.application.selector.options import SelectorOptions, where_uncounted
     from spotline.cli.accounts_view import beside_json
     from spotline.cli.simulate_log import LogQuestion, simulate_log
     from spotline.domain.forecasting.registry import DEFAULT_FORECASTER
@@ -126,9 +125,7 @@ def simulate(
     with explained(), beside_json(outputs.to_stdout):
         information = _information(censored=censored, decide_first=decide_first)
         terms = what_if_of(deadline, price_factor)
-        selector = SelectorOptions(warm_start=read_weights(warm_start), even_cells=True)
-        if censored:
-            selector = where_uncounted(selector)
+        selector = _selector(warm_start, censored=censored)
         otherwise = _not_of_a_log(
             {
                 "--jobs": jobs,
@@ -177,6 +174,15 @@ def simulate(
         run_simulation(asked, outputs, save_weights)
 
 
+def _selector(warm_start: Path | None, *, censored: bool) -> SelectorOptions:
+    """How policies are selected; counts that nobody publishes are believed, as by services."""
+    from spotline.adapters.files.weights_file import read_weights
+    from spotline.application.selector.options import SelectorOptions, where_uncounted
+
+    options = SelectorOptions(warm_start=read_weights(warm_start), even_cells=True)
+    return where_uncounted(options) if censored else options
+
+
 def _not_of_a_log(options: Mapping[str, object]) -> str:
     """The first option given with which a log only lends its market and jobs; empty for none."""
     return next((name for name, given in options.items() if given), "")
@@ -193,6 +199,7 @@ def _refuse_of_a_log(options: Mapping[str, object], otherwise: str) -> None:
 
 
 def _information(*, censored: bool, decide_first: bool) -> Information:
+    from spotline.application.selector.options import SelectorOptions
     from spotline.replay.clouds import Information
 
     if censored and decide_first:

@@ -29,6 +29,7 @@ from spotline.domain.events.event import Event
 from spotline.domain.events.lifecycle import JobSubmitted
 from spotline.domain.events.market import MarketOpened
 from spotline.domain.forecasting.registry import DEFAULT_FORECASTER, forecaster_factory
+from spotline.domain.jobs.job import Job
 from spotline.domain.market.generate import generate
 from spotline.domain.market.market import IntArray, Market
 from spotline.replay.closed_loop import no_digest
@@ -105,11 +106,8 @@ def wide_market(offerings: int, slots: int) -> Market:
     )
 
 
-def measure_slots(jobs: int, offerings: int, selector: SelectorOptions) -> dict[str, float]:
-    """Time slots in this process; see `time_slots`."""
-    # As services do.
-    load_solvers()
-    collect_rarely()
+def _crowded(jobs: int, offerings: int) -> tuple[Market, tuple[Job, ...]]:
+    """A market with as much spot as its crowd leaves scarce, and the crowd."""
     end = _HISTORY_SLOTS + _ARRIVAL_SLOTS + 2 * max(_DEADLINE_SLOTS)
     market = wide_market(offerings, end)
     longer = [replace(kind, deadline_slots=_DEADLINE_SLOTS) for kind in CLASSES]
@@ -120,7 +118,15 @@ def measure_slots(jobs: int, offerings: int, selector: SelectorOptions) -> dict[
     alive = market.between(_HISTORY_SLOTS, _HISTORY_SLOTS + max(_DEADLINE_SLOTS))
     factor = demanded / (_LOAD * max(1.0, float(alive.spot_available.sum())))
     scaled = np.rint(market.spot_available * max(factor, 1.0)).astype(np.int64)
-    market = replace(market, spot_available=scaled)
+    return replace(market, spot_available=scaled), tuple(crowd)
+
+
+def measure_slots(jobs: int, offerings: int, selector: SelectorOptions) -> dict[str, float]:
+    """Time slots in this process; see `time_slots`."""
+    # As services do.
+    load_solvers()
+    collect_rarely()
+    market, crowd = _crowded(jobs, offerings)
     encoded = 0
 
     def record(entry: StoredEntry) -> None:
