@@ -199,7 +199,6 @@ def _refuse_of_a_log(options: Mapping[str, object], otherwise: str) -> None:
 
 
 def _information(*, censored: bool, decide_first: bool) -> Information:
-    from spotline.application.selector.options import SelectorOptions
     from spotline.replay.clouds import Information
 
     if censored and decide_first:
