@@ -95,18 +95,18 @@ class LocalHost:
         )
         while self._queue:
             seq, output = self._queue.popleft()
+            ctx = Context(
+                seq=seq,
+                now_ns=self._market_ns + seq,
+                event_id=output.event_id,
+                correlation_id=output.correlation_id,
+            )
             for turns in self._hosted:
                 if turns.consumes(output.event):
-                    self._handle(turns, seq, output)
+                    self._handle(turns, output.event, ctx)
 
-    def _handle(self, turns: Turns[Any], seq: int, entry: Output) -> None:
-        ctx = Context(
-            seq=seq,
-            now_ns=self._market_ns + seq,
-            event_id=entry.event_id,
-            correlation_id=entry.correlation_id,
-        )
-        turn = turns.take(entry.event, ctx)
+    def _handle(self, turns: Turns[Any], event: Event, ctx: Context) -> None:
+        turn = turns.take(event, ctx)
         for output in turn.outputs:
             self._append(output, turns.service)
         for pending in turn.calls:
