@@ -1,8 +1,8 @@
 """Soft deadlines that have passed: on spot that no other job has use for, if that is worth more.
 
-A value table ends at the deadline and has what is late bought on demand, as its paper has. Beside idle
-spot nobody would do that: the same work costs a third there. But what is late bids next to nothing for
-it, and gives it up to any other job: it has no deadline left that waiting could save (ADR 0090).
+A value table ends at the deadline and has what is late bought on demand, as its paper has, even beside
+idle spot at a third of the price. Here it takes that; but it bids next to nothing for it, and gives it up to
+any other job: it has no deadline left to save (ADR 0090).
 """
 
 from __future__ import annotations
@@ -46,11 +46,10 @@ def _slots_left(view: PolicyView, held: Holding) -> int:
     return program.slots_on_demand(left, first_s, instances=held.instances)
 
 
-def late_seat(place: TaskPlace, on_demand: Seat, spot: int) -> Seat:
-    """What a late job holds of so much spot at home: as much as it can, or what it would hold without."""
-    view = place.view
+def late_seat(place: TaskPlace, view: PolicyView, on_demand: Seat) -> Seat:
+    """What a late job holds at home of what it is left there, its `view`: spot, or what it would hold without."""
     bought = Holding(spot=0, on_demand=on_demand.option.on_demand)
-    held = holding(most_that_fit(view, spot), 0)
+    held = holding(most_that_fit(view, view.spot_available), 0)
     worth, otherwise = late_worth(view, held), max(0, late_worth(view, bought))
     if worth <= otherwise or not can_hold(view, held):
         option = replace(on_demand.option, value_micro_usd=otherwise)

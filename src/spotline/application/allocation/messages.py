@@ -131,8 +131,9 @@ class AllocateRequest:
     deadlines too where a table counts on a shadow price, and others take of the spot there is. With `brief_search` the search for a better
     clearing ends after a tenth of the work. With `keeps_spot` a job yields spot that it holds only where
     others gain clearly more by it. With `serves_in_turn` jobs do not bid where no tenant weighs more than others and
-    the limits on all allow what is served: tasks are served in their order (`turns`). With `late_on_spot` what is late runs on spot
-    that no other job has use for, where that is worth more than on demand (`late`).
+    the limits on all allow what is served: tasks are served in their order (`turns`). With
+    `late_on_spot` what is late runs on spot that no other job has use for, where that is worth more than
+    on demand (`late`).
 
     With `tenant_weights` bids count by tenant, and the answer says what that costs.
 

@@ -264,7 +264,7 @@ class Slot:
             else:
                 seat = self._asked_alone(place, spot, stock)
             if is_late(self._request, place.view):
-                seat = late_seat(place, seat, spot)
+                seat = late_seat(place, self._view_at(place, spot, stock), seat)
             place.seats[key] = seat
         return seat
 

@@ -66,10 +66,10 @@ def cut_of(bounds: Bounds, holding: Holding) -> Cut:
         wanted, left = holding.on_demand, view.on_demand_available
         return _short(bounds, CapacityType.ON_DEMAND, wanted, left)
     if view.elapsed_slots >= program.deadline_slots:
+        idle = "spot that no other job has use for, " if bounds.request.late_on_spot else ""
         return (
             AlternativeCut.RULE,
-            "after its deadline a job holds its largest count on demand, spot that no other job has use for, "
-            "or nothing",
+            f"after its deadline a job holds what is worth most of {idle}its largest count on demand, and nothing",
         )
     return _settled(bounds, holding)
 

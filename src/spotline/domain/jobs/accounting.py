@@ -13,6 +13,7 @@ Standing
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -218,10 +219,11 @@ def terms_at(row: IntArray) -> Terms:
 
 
 def lay_out(program: JobProgram) -> ProgramLayout:
-    """Lay a program out for kernels; the same layout for the very same program."""
+    """Lay a program out for kernels."""
     return _layouts.of(program)
 
 
+@lru_cache(maxsize=16_384)
 def _laid_out(program: JobProgram) -> ProgramLayout:
     terms = terms_of(program)
     by_count = np.zeros((3, program.max_instances + 1), dtype=np.int64)
@@ -238,8 +240,9 @@ def _laid_out(program: JobProgram) -> ProgramLayout:
     )
 
 
-# Thousands of jobs of one class have like programs: to compare two of them takes longer than to know one.
-_layouts = BySelf(_laid_out, 32_768)
+# Like programs share a layout. But thousands of jobs of one class have programs that hash alike: to compare
+# two of them takes longer than to know the one that was asked for before.
+_layouts = BySelf(_laid_out, 16_384)
 
 
 def cap_s(work_quanta: int, rate: int) -> int:

@@ -10,11 +10,14 @@ from hypothesis import strategies as st
 
 from spotline.application.allocation.allocate import allocate
 from spotline.application.allocation.messages import AllocateRequest, JobTask
+from spotline.application.allocation.slot import Slot
+from spotline.application.allocation.tasks import program_of
 from spotline.domain.jobs.lot import Lot
 from spotline.domain.market.slot_quote import SlotQuote
 from spotline.domain.policies.answer import DecisionReason, JobAnswer
+from spotline.domain.policies.contention import ResidualCapacity
 from tests.depth import examples
-from tests.fakes.allocator import EAST, WEST
+from tests.fakes.allocator import EAST, SLOT_S, START_NS, WEST
 from tests.unit.application.allocation.test_turns import asked, quote, task, way_to
 
 # A slot late of eight, three slots of work and one to launch: it would be done with three eighths of its value.
@@ -104,6 +107,28 @@ def test_of_two_that_are_late_one_has_the_spot(*, in_turn: bool) -> None:
         (Lot(offering_id=EAST, spot=4),),
         (Lot(offering_id=EAST, on_demand=4),),
     }
+
+
+@pytest.mark.parametrize("reclaimed", [False, True])
+def test_what_the_market_takes_back_costs_the_work_that_is_not_saved(*, reclaimed: bool) -> None:
+    # Half of its work is done, and none of that is saved.
+    half = program_of(late().job, EAST, "", SLOT_S, START_NS, None).work_quanta // 2
+    job = replace(late(spot=4), progress_quanta=half, unsaved_quanta=half)
+    request = replace(
+        asked(job, quotes=[quote(EAST, 4)]),
+        serves_in_turn=False,
+        late_on_spot=True,
+        reclaimed_offering_ids=(EAST,) if reclaimed else (),
+    )
+    quotes = {quoted.quote.offering_id: quoted.quote for quoted in request.quotes}
+    slot = Slot(request, ResidualCapacity(request.quotes))
+    home = slot.home(job, quotes)
+    left = slot.seat(home, 0, 99).option
+
+    assert left.on_demand == 4
+    # With a launch two slots for half of three, four for all: each is USD 6.67, and an eighth of 200.
+    slots = 4 if reclaimed else 2
+    assert left.value_micro_usd == 200_000_000 * (7 - slots) // 8 - slots * 6_666_667
 
 
 @given(
