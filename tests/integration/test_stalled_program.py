@@ -1,4 +1,8 @@
-"""A program on the local cloud that stops saying anything: noticed, killed, and started again."""
+"""A program on the local cloud that stops saying anything: noticed, killed, and started again.
+
+On a busy machine its instance may be exchanged before the silence is long enough, and that is no
+stall. The program therefore goes by what has become of it, not by how often it was started.
+"""
 
 from __future__ import annotations
 
@@ -34,13 +38,11 @@ from tests.fakes.short_training import SLOT_S, SPEED, START_NS, counted_market
 pytestmark = pytest.mark.integration
 
 SLOTS = 400
-# Its first start says that it has begun, and never anything again.
-PROGRAM = (
-    'echo "done 1"; if [ "$SPOTLINE_GENERATION" = 1 ]; then exec sleep 1000; fi; echo "done 62"'
-)
+# Until a retry of it was seen, it says that it has begun, and never anything again.
+PROGRAM = 'echo "done 1"; if [ ! -e "{seen}" ]; then exec sleep 1000; fi; echo "done 62"'
 
 
-def stalling_job(checkpoints: Path) -> Job:
+def stalling_job(checkpoints: Path, seen: Path) -> Job:
     made = job_of(1, slots=3 * SLOTS // 4)
     deadline_ns = START_NS + (SLOTS - 10) * SLOT_S * NS_PER_S
     return replace(
@@ -54,10 +56,11 @@ def stalling_job(checkpoints: Path) -> Job:
         allowed_counts=(1,),
         checkpoint=replace(made.checkpoint, location=str(checkpoints)),
         value_micro_usd=10**10,
-        retries=1,
+        # It may be started, and stall, once more while its first retry is being read of.
+        retries=5,
         awaits_exit=True,
         run=Run(
-            command=("sh", "-c", PROGRAM),
+            command=("sh", "-c", PROGRAM.format(seen=seen)),
             progress=ProgressReading(source=ProgressSource.OUTPUT, pattern=r"done (?P<done>\d+)"),
             stalled_after_s=2 * SLOT_S,
             on_stall=OnStall.RESTART,
@@ -88,10 +91,11 @@ def read(port: int, path: str) -> Any:
 
 
 @pytest.mark.timeout(400)
-async def test_a_program_that_says_nothing_is_killed_and_ends_well_in_its_second_start(
+async def test_a_program_that_says_nothing_is_killed_and_ends_well_when_started_again(
     tmp_path: Path,
 ) -> None:
-    job, port = stalling_job(tmp_path / "checkpoints"), free_port()
+    seen = tmp_path / "seen"
+    job, port = stalling_job(tmp_path / "checkpoints", seen), free_port()
     kinds: list[str] = []
 
     async def hold(slot: int) -> None:
@@ -99,6 +103,8 @@ async def test_a_program_that_says_nothing_is_killed_and_ends_well_in_its_second
         if slot and "job.retried" not in kinds:
             page = await asyncio.to_thread(read, port, f"/v1/jobs/{job.job_id}/events")
             kinds = [event["kind"] for event in page.get("events", ())]
+            if "job.retried" in kinds:
+                seen.touch()
 
     async with asyncio.timeout(360):
         run = await run_training(
@@ -106,16 +112,21 @@ async def test_a_program_that_says_nothing_is_killed_and_ends_well_in_its_second
         )
 
     events = list(events_in(EventLogReader(run.log)))
-    (stalled,) = of_type(events, JobStalled)
-    assert stalled.on_stall is OnStall.RESTART
-    assert stalled.ts_event_ns - stalled.since_ns >= 2 * SLOT_S * NS_PER_S
-    killed, ended = of_type(events, JobExited)
-    assert (killed.generation, killed.exit_code) == (1, STALLED)
+    stalls = {event.generation: event for event in of_type(events, JobStalled)}
+    for stalled in stalls.values():
+        assert stalled.on_stall is OnStall.RESTART
+        assert stalled.ts_event_ns - stalled.since_ns >= 2 * SLOT_S * NS_PER_S
+    *killed, ended = of_type(events, JobExited)
+    assert killed
+    assert {event.generation for event in killed} <= set(stalls)
+    assert {event.exit_code for event in killed} == {STALLED}
     # A start on an instance that is released meanwhile is followed by another one.
-    assert ended.generation == of_type(events, GenerationFormed)[-1].generation > 1
+    last = of_type(events, GenerationFormed)[-1].generation
+    assert ended.generation == last > killed[-1].generation
     assert ended.exit_code == 0
-    (retried,) = of_type(events, JobRetryScheduled)
-    assert retried.detail.startswith("the program reported nothing for ")
+    retried = of_type(events, JobRetryScheduled)
+    assert len(retried) == len(killed)
+    assert all(e.detail.startswith("the program reported nothing for ") for e in retried)
     (closed,) = of_type(events, JobClosed)
     assert closed.outcome is JobOutcome.COMPLETED
     # The read model told of it while it went on.
