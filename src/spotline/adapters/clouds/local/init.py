@@ -75,6 +75,9 @@ def _start_command(spec: dict[str, Any], output: int) -> int:
         os.chdir(spec["cwd"])
         os.umask(0o077)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        # Python ignores these, and what is ignored stays so: pipelines would not end as in a shell.
+        for number in (signal.SIGPIPE, signal.SIGXFSZ):
+            signal.signal(number, signal.SIG_DFL)
         os.execvpe(spec["argv"][0], spec["argv"], spec["environment"])  # noqa: S606
     except OSError as error:
         os.write(2, f"{spec['argv'][0]}: {error}\n".encode())

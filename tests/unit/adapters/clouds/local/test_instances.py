@@ -174,6 +174,16 @@ async def test_what_a_command_writes_is_bounded_and_its_first_and_last_words_are
     assert len(said) < 4_000_000
 
 
+async def test_a_command_does_not_ignore_the_signals_that_python_ignores(clouds):
+    cloud = clouds.open(command=shell("grep SigIgn /proc/self/status"))
+    (instance_id,) = await clouds.launch(cloud)
+
+    await ended(cloud, instance_id)
+
+    ignored = int(cloud.console(instance_id).read_text().split()[-1], 16)
+    assert [n.name for n in (signal.SIGPIPE, signal.SIGXFSZ) if ignored >> (n - 1) & 1] == []
+
+
 # --- deaths of the process that launched ------------------------------------------------------
 
 LAUNCHES = """
