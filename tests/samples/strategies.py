@@ -31,7 +31,7 @@ from spotline.domain.configuration.configuration import (
     RunOutcome,
 )
 from spotline.domain.configuration.provenance import JobConfiguration, ParameterOrigin
-from spotline.domain.crowd.fairness import SlotFairness, TenantGain
+from spotline.domain.crowd.tenants import SlotFairness, TenantGain
 from spotline.domain.jobs.draft import JobDraft
 from spotline.domain.jobs.job import (
     WORK_UNITS,

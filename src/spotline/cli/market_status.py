@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from spotline.application.health.conditions import lasting
 from spotline.cli.calls import DEFAULT_ADDRESS, Address, AsJson, answered
 from spotline.cli.jobs_view import plain, print_json
 from spotline.cli.market import market_app
 from spotline.cli.modes_view import paper_facts
+from spotline.cli.wording import lasting
 from spotline.domain.units import NS_PER_S, usd_from_micro_usd, utc_iso
 
 if TYPE_CHECKING:

@@ -18,7 +18,8 @@ from spotline.application.allocation.tasks import check_quoted, take_before
 from spotline.application.allocation.turns import served_in_turn
 from spotline.domain.crowd.bids import Bid, Capacity, Cleared
 from spotline.domain.crowd.clearing import clear
-from spotline.domain.crowd.fairness import SlotFairness, clear_fairly
+from spotline.domain.crowd.fairness import clear_fairly
+from spotline.domain.crowd.tenants import SlotFairness
 from spotline.domain.crowd.yielding import Claim, yielded_to
 from spotline.domain.policies.answer import SpotWorth
 from spotline.domain.policies.contention import ResidualCapacity

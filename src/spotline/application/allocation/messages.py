@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from spotline.domain.beliefs.probes import ProbeOdds, ProbeWorth
-from spotline.domain.crowd.fairness import SlotFairness, TenantWeight
+from spotline.domain.crowd.tenants import SlotFairness, TenantWeight
 from spotline.domain.events.forecast import ForecastIssued
 from spotline.domain.jobs.job import Job
 from spotline.domain.jobs.lot import Lot

@@ -10,7 +10,7 @@ from typing import Any
 from spotline.domain.beliefs.count_paths import FEEDBACK_PATHS, MOST_PATHS
 from spotline.domain.beliefs.probes import ProbeRation
 from spotline.domain.beliefs.stock_laws import named_stock
-from spotline.domain.crowd.fairness import shares_of
+from spotline.domain.crowd.tenants import shares_of
 from spotline.domain.limits.spending import Spending, spending_of
 from spotline.domain.market.prior_laws import named_priors, shipped_priors
 from spotline.domain.selection.rules import DEFAULT_RULE, RULES

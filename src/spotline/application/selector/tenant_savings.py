@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from spotline.application.selector.options import SelectorOptions
 from spotline.application.selector.state import SelectorState
-from spotline.domain.crowd.fairness import (
+from spotline.domain.crowd.tenants import (
     WEIGHT_ONE,
     TenantSaving,
     TenantWeight,

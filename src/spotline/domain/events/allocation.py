@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from spotline.domain.beliefs.probes import ProbeWorth
-from spotline.domain.crowd.fairness import SlotFairness
+from spotline.domain.crowd.tenants import SlotFairness
 from spotline.domain.jobs.lot import Lot
 from spotline.domain.policies.answer import DecisionReason, JobAnswer, Move, SpotWorth, Yielded
 

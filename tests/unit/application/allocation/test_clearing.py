@@ -11,7 +11,7 @@ from spotline.application.allocation.allocate import allocate
 from spotline.application.allocation.messages import AllocateRequest, JobTask
 from spotline.application.allocation.tasks import task_view
 from spotline.contracts.build import event_of
-from spotline.domain.crowd.fairness import TenantWeight
+from spotline.domain.crowd.tenants import TenantWeight
 from spotline.domain.events.allocation import AllocationAnswered
 from spotline.domain.events.capacity import SlotDecided
 from spotline.domain.jobs.lot import Lot, holding_of

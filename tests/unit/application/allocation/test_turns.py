@@ -20,7 +20,7 @@ from spotline.application.allocation.messages import (
     JobTask,
     PoolQuota,
 )
-from spotline.domain.crowd.fairness import TenantWeight
+from spotline.domain.crowd.tenants import TenantWeight
 from spotline.domain.jobs.lot import Lot
 from spotline.domain.market.offering import Count, Provenance
 from spotline.domain.market.slot_quote import SlotQuote

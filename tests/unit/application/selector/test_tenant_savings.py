@@ -11,7 +11,7 @@ from spotline.application.selector.job_run import JobRun, RunPhase
 from spotline.application.selector.options import SelectorOptions
 from spotline.application.selector.state import SelectorState
 from spotline.application.selector.tenant_savings import tenant_savings, tenant_weights
-from spotline.domain.crowd.fairness import TenantSaving
+from spotline.domain.crowd.tenants import TenantSaving
 from spotline.domain.jobs.program import compile_program
 from spotline.domain.jobs.progress import JobProgress
 from spotline.domain.units import cost_micro_usd

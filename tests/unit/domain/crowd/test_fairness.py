@@ -10,16 +10,16 @@ from hypothesis import strategies as st
 
 from spotline.domain.crowd.bids import Bid, Capacity, Option
 from spotline.domain.crowd.clearing import clear
-from spotline.domain.crowd.fairness import (
+from spotline.domain.crowd.fairness import clear_fairly
+from spotline.domain.crowd.program import served_in_order
+from spotline.domain.crowd.tenants import (
     WEIGHT_ONE,
     TenantGain,
     TenantSaving,
     TenantWeight,
-    clear_fairly,
     shares_of,
     weights_of,
 )
-from spotline.domain.crowd.program import served_in_order
 from tests.depth import examples
 from tests.unit.domain.crowd.test_clearing import crowds, fits, idle, spot, worth
 
