@@ -69,15 +69,9 @@ demo: setup ## run the main job end to end, and show what it saved
 kernels: setup ## compile the planners now: a minute that the first start would take
 	@$(BIN)/python -c "from spotline.bootstrap.planners import compile_planners; compile_planners()"
 
-# They call kernels as nothing else does, and compile for seconds each: what they compile stays on disk.
-COMPILING = tests/unit/domain/certificates/test_certificate.py::test_charged_by_the_true_value_every_future_earns_the_optimum \
-	tests/unit/domain/solvers/test_joint_bound.py::test_no_schedule_of_two_jobs_earns_more \
-	tests/contract/test_rules_match_reference.py::test_a_slot_is_decided_as_the_reference_decides_it \
-	tests/unit/domain/solvers/test_zone_table.py::test_spot_that_is_hardly_ever_lost_costs_its_ticks \
-	tests/unit/domain/solvers/test_coupled.py::test_one_job_is_the_window_program
 .PHONY: kernels-of-tests
 kernels-of-tests: kernels ## compile what tests alone call, too: they find it compiled
-	$(BIN)/python -m pytest -q -n 1 $(COMPILING)
+	PYTHONPATH=src:. $(BIN)/python -m tests.fakes.shared_kernels
 
 .PHONY: train-demo
 train-demo: setup-train ## train four small models for real, interrupted and resumed: ten minutes (ARGS=...)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import fcntl
 import os
+import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,21 @@ from numba.core import event
 from numba.core.caching import Cache
 
 from spotline.bootstrap.planners import compile_planners
+from spotline.domain.kernels import CACHE_FOLDER
+
+# They call kernels as nothing else does, and compile for up to minutes each: some have less time.
+COMPILING = (
+    "tests/unit/domain/certificates/test_certificate.py"
+    "::test_charged_by_the_true_value_every_future_earns_the_optimum",
+    "tests/unit/application/page/test_comparing.py"
+    "::test_without_luck_no_job_earned_more_than_the_certified_bound",
+    "tests/unit/domain/solvers/test_joint_bound.py::test_no_schedule_of_two_jobs_earns_more",
+    "tests/contract/test_rules_match_reference.py"
+    "::test_a_slot_is_decided_as_the_reference_decides_it",
+    "tests/unit/domain/solvers/test_zone_table.py"
+    "::test_spot_that_is_hardly_ever_lost_costs_its_ticks",
+    "tests/unit/domain/solvers/test_coupled.py::test_one_job_is_the_window_program",
+)
 
 _KERNELS = Path(__file__).resolve().parents[2] / "src" / "spotline" / "domain"
 
@@ -59,8 +76,16 @@ def share_kernels() -> None:
 
 
 def compile_kernels() -> None:
-    """As a service does before anything waits for it."""
+    """What services call, then what tests alone call; once per folder of compiled kernels."""
     compile_planners()
+    mark = None if CACHE_FOLDER is None else CACHE_FOLDER / "kernels-of-tests-compiled"
+    if mark is None or mark.exists():
+        return
+    # If that is ended half-way, tests compile the rest themselves.
+    with suppress(OSError):
+        mark.touch()
+    # In this process's place, so that it ends when this one is told to. What is wrong, the suite says.
+    os.execv(sys.executable, [sys.executable, "-m", "pytest", "-q", "-n0", *COMPILING])
 
 
 if __name__ == "__main__":
