@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -40,3 +41,18 @@ def write_figures(figures: Mapping[str, Any], path: Path | None) -> None:
     """Write figures as JSON where a path is given."""
     if path is not None:
         path.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+
+
+def keep_figures(figures: Mapping[str, Any], path: Path | None) -> None:
+    """Write the figures there are so far: whole, or not at all if this ends half-way.
+
+    Where the path is no file, a pipe say, they are written once, in the end.
+    """
+    if path is None or (path.exists() and not path.is_file()):
+        return
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        write_figures(figures, aside)
+        os.replace(aside, path)
+    finally:
+        aside.unlink(missing_ok=True)

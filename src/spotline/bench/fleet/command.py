@@ -15,6 +15,7 @@ from spotline.bench.command_options import (
     JsonOption,
     ReportOption,
     command_line,
+    keep_figures,
     open_console,
     teller,
     write_figures,
@@ -64,7 +65,10 @@ def fleet(
     ] = 0,
     resume: Annotated[
         list[Path] | None,
-        typer.Option(help="Figures of earlier runs (--json): their cells are not run again."),
+        typer.Option(
+            help="Figures of earlier runs, also of ones that were ended (--json): their cells are not "
+            "run again."
+        ),
     ] = None,
     slot_only: Annotated[
         tuple[int, int] | None,
@@ -108,7 +112,11 @@ def fleet(
             information=information,
         )
         earlier = earlier_figures(resume or ())
-        found = run_fleet(cells_left(cells, earlier), options, tell)
+
+        def keep(found: dict[str, Any]) -> None:
+            keep_figures(figures | joined_figures(cells, earlier, found), out)
+
+        found = run_fleet(cells_left(cells, earlier), options, tell, keep)
         figures |= joined_figures(cells, earlier, found)
     for jobs, offerings in sizes:
         timed = time_slots(jobs, offerings, selector)

@@ -51,7 +51,7 @@ def joined_figures(
 ) -> dict[str, Any]:
     """The figures of a run with those that earlier runs have of the wanted cells, in their order.
 
-    The time is that of all runs together.
+    Cells that no run has yet are left out. The time is that of all runs together.
 
     Raises
     ------
@@ -68,7 +68,7 @@ def joined_figures(
     rows = {name: found for one in runs for name, found in one["cells"].items()}
     return {
         **figures,
-        "cells": {cell.name: rows[cell.name] for cell in cells},
+        "cells": {cell.name: rows[cell.name] for cell in cells if cell.name in rows},
         "crowds": {name: found for one in runs for name, found in sorted(one["crowds"].items())},
         "notes": sorted({note for one in runs for note in one["notes"]}),
         "meta": {**meta, "wall_s": sum(one["meta"]["wall_s"] for one in runs)},

@@ -67,9 +67,17 @@ class _Done:
 
 
 def run_fleet(
-    cells: Sequence[FleetCell], options: FleetOptions, tell: Callable[[str], None]
+    cells: Sequence[FleetCell],
+    options: FleetOptions,
+    tell: Callable[[str], None],
+    keep: Callable[[dict[str, Any]], None] = lambda figures: None,
 ) -> dict[str, Any]:
     """Run cells; the figures as JSON writes them.
+
+    Parameters
+    ----------
+    keep
+        Gets the figures of all cells that are complete, whenever one has become so: many take hours.
 
     Raises
     ------
@@ -82,15 +90,36 @@ def run_fleet(
         fleet_market(market, options.data, options.seeds[0])
     began_s = perf_counter()
     done: list[_Done] = []
+    rows: dict[str, Any] = {}
+    figures = _figures(rows, done, options, 0.0)
     for one in _performed(tasks, options):
         done.append(one)
-        figures = one.figures
+        found = one.figures
         tell(
-            f"{_label(one.task)}: bound ${figures['bound_usd']:,.0f} in {figures['bound_s']:.0f} s, "
-            + ", ".join(f"{name} {spent:.0f} s" for name, spent in figures["wall_s"].items())
+            f"{_label(one.task)}: bound ${found['bound_usd']:,.0f} in {found['bound_s']:.0f} s, "
+            + ", ".join(f"{name} {spent:.0f} s" for name, spent in found["wall_s"].items())
         )
+        complete = [
+            cell for cell in cells if cell.name not in rows and _is_complete(cell, done, options)
+        ]
+        rows |= {cell.name: _counted(cell, options, done) for cell in complete}
+        ordered = {cell.name: rows[cell.name] for cell in cells if cell.name in rows}
+        figures = _figures(ordered, done, options, perf_counter() - began_s)
+        if complete:
+            keep(figures)
+    return figures
+
+
+def _is_complete(cell: FleetCell, done: Sequence[_Done], options: FleetOptions) -> bool:
+    had = {one.task.crowd for one in done}
+    return all(task.crowd in had for task in _tasks([cell], options))
+
+
+def _figures(
+    rows: dict[str, Any], done: Sequence[_Done], options: FleetOptions, wall_s: float
+) -> dict[str, Any]:
     figures = {
-        "cells": {cell.name: _counted(cell, options, done) for cell in cells},
+        "cells": rows,
         "crowds": {_label(one.task): one.figures for one in _ordered(done)},
         "notes": sorted({note for one in done for note in one.notes}),
         "meta": {
@@ -103,7 +132,7 @@ def run_fleet(
             "fairness": options.selector.fairness,
             "most_bidders": options.selector.most_bidders,
             "probes": options.selector.probes,
-            "wall_s": perf_counter() - began_s,
+            "wall_s": wall_s,
             "platform": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
         },
     }

@@ -6,10 +6,15 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from spotline.bench.command_options import keep_figures
+from spotline.bench.fleet import run
 from spotline.bench.fleet.cells import cell_named
+from spotline.bench.fleet.counting import Lives
 from spotline.bench.fleet.resuming import cells_left, earlier_figures, joined_figures
+from spotline.bench.fleet.run import FleetOptions, run_fleet
 from spotline.contracts.errors import ContractError
 
 CELLS = tuple(cell_named(f"generated/{jobs}/0.8/cold") for jobs in (60, 240, 1000))
@@ -38,6 +43,63 @@ def test_only_cells_that_no_earlier_run_has_are_left() -> None:
     earlier = [figures_of(CELLS[1].name), figures_of()]
 
     assert cells_left(CELLS, earlier) == (CELLS[0], CELLS[2])
+
+
+def test_cells_that_no_run_has_yet_are_left_out() -> None:
+    joined = joined_figures(CELLS, [figures_of(CELLS[2].name)], figures_of(CELLS[0].name))
+
+    assert list(joined["cells"]) == [CELLS[0].name, CELLS[2].name]
+
+
+def played(task: run._Task, options: FleetOptions) -> run._Done:
+    """What a crowd gives that takes no time."""
+    money = np.full(20, float(task.crowd.seed))
+    lives = Lives(utility=money, cost=money, late=0.0 * money, missed=np.zeros(20, dtype=np.int64))
+    return run._Done(
+        task=task,
+        lives={start: dict.fromkeys(options.policies, lives) for start in task.starts},
+        start=tuple(range(20)),
+        tenant=("t",) * 20,
+        figures={"recorded": "then", "bound_usd": 100.0, "bound_s": 0.0, "wall_s": {}},
+        notes=(),
+    )
+
+
+def test_a_cell_is_kept_as_soon_as_all_its_crowds_have_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(run, "perform", played)
+    options = FleetOptions(data=Path(), policies=("msu",), seeds=(1, 2), processes=1)
+    told: list[str] = []
+    kept: list[tuple[int, list[str]]] = []
+
+    figures = run_fleet(
+        CELLS, options, told.append, lambda found: kept.append((len(told), list(found["cells"])))
+    )
+
+    # The largest crowds run first; each cell has two.
+    names = [cell.name for cell in CELLS]
+    assert kept == [(2, names[2:]), (4, names[1:]), (6, names)]
+    assert list(figures["cells"]) == names
+    assert cells_left(CELLS, [figures]) == ()
+
+
+def test_what_is_kept_is_whole_and_nothing_is_left_beside_it(tmp_path: Path) -> None:
+    path = tmp_path / "figures.json"
+
+    keep_figures({"cells": {}}, path)
+    keep_figures({"cells": {"a": 1}}, path)
+    with pytest.raises(TypeError):
+        keep_figures({"cells": {"a": object()}}, path)
+
+    assert json.loads(path.read_text()) == {"cells": {"a": 1}}
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_nothing_is_kept_in_what_is_no_file(tmp_path: Path) -> None:
+    keep_figures({"cells": {}}, tmp_path)
+
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_cells_of_all_runs_stand_in_the_order_they_are_asked_for() -> None:
