@@ -22,8 +22,7 @@ What a job may do here includes all that the services let it do, and costs no mo
   the launch there follows with the migration pending. After a pause a launch anywhere costs
   `launch_s`, though its checkpoint may lie elsewhere.
 * Work that a loss without notice throws away is kept; a budget does not bind.
-* After a soft deadline it holds its largest count on demand or nothing, as policies do, or
-  anything where all jobs together could run its offerings out of stock.
+* After a soft deadline it holds whatever it likes, as before it: a job that is late may run on spot.
 
 On-demand stock is shared and priced like spot where it never changes. Where it does, instances once
 held stay beyond it, so it bounds each job by its running maximum and is not shared.

@@ -85,20 +85,13 @@ def laid_lives(
     ValueError
         A job has no program, or its life does not lie within the market.
     """
-    most = sum(
-        max((program.max_instances for program in job.programs if program is not None), default=0)
-        for job in jobs
-    )
-    return [LaidLife(job, market, cell_limit, most) for job in jobs]
+    return [LaidLife(job, market, cell_limit) for job in jobs]
 
 
 class LaidLife:
-    """One job laid out for the kernel, and the slots of the market that it lives in.
+    """One job laid out for the kernel, and the slots of the market that it lives in."""
 
-    All jobs together hold `most` instances at most.
-    """
-
-    def __init__(self, job: MovingJob, market: SharedCapacity, cell_limit: int, most: int) -> None:
+    def __init__(self, job: MovingJob, market: SharedCapacity, cell_limit: int) -> None:
         programs = job.programs
         if len(programs) != market.spot.shape[1]:
             raise ValueError(
@@ -118,9 +111,7 @@ class LaidLife:
         self._market = market
         self._cell_limit = cell_limit
         self.lossless = not any(program.lost_s for program in known)
-        self._places = _places_of(
-            job, known[0], plenty=bool(np.all(market.on_demand[self._first : self._end] >= most))
-        )
+        self._places = _places_of(job, known[0])
 
     @property
     def burden(self) -> tuple[int, int]:
@@ -158,7 +149,7 @@ class LaidLife:
         used.on_demand[at] += self._places.on_demand[held[slots]]
 
 
-def _places_of(job: MovingJob, program: JobProgram, *, plenty: bool) -> LifePlaces:
+def _places_of(job: MovingJob, program: JobProgram) -> LifePlaces:
     sets = all_configurations(program, most_spot=program.max_instances)
     # Without the idle set, to which every set can shrink.
     spot, on_demand = sets.spot[1:].copy(), sets.on_demand[1:].copy()
@@ -184,18 +175,14 @@ def _places_of(job: MovingJob, program: JobProgram, *, plenty: bool) -> LifePlac
             if (there.work_quanta, there.launch_s) != (program.work_quanta, program.launch_s):
                 raise ValueError(f"programs of {job.job_id} must share work_quanta and launch_s")
             rate[o] = np.array(there.rate_quanta_per_s, dtype=np.int64)[spot + on_demand]
-    late = min(program.deadline_slots, program.end_slots)
-    most = program.max_instances
     return LifePlaces(
         slot_s=program.slot_s,
         work_quanta=program.work_quanta,
         fee=job.fee_micro_usd,
-        late=late if plenty and not program.budget_micro_usd else program.end_slots,
         rate=rate,
         kind_s=kind_s,
         spot=spot,
         on_demand=on_demand,
-        late_set=(spot == 0) & (on_demand == most),
         cover_start=np.array(starts, dtype=np.int64),
         covers=np.array(covers, dtype=np.int64),
         finish=np.array(program.value_micro_usd[1:], dtype=np.int64),

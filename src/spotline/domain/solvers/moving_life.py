@@ -43,18 +43,16 @@ class LifePlaces(NamedTuple):
     `rate` is in quanta per second by (offering, set), 0 where a set cannot be held; `kind_s`
     seconds without progress by (offering that is left, kind). Sets as in `window_grid.Sets`,
     without the idle one: `spot`, `on_demand` and the covering relation. `finish[t]` is the worth
-    of finishing in slot t of the life; from slot `late` on only the sets of `late_set` are held.
+    of finishing in slot t of the life.
     """
 
     slot_s: int
     work_quanta: int
     fee: int
-    late: int
     rate: IntArray
     kind_s: IntArray
     spot: IntArray
     on_demand: IntArray
-    late_set: BoolArray
     cover_start: IntArray
     covers: IntArray
     finish: IntArray
@@ -188,9 +186,8 @@ def lay_paid(places: LifePlaces, quotes: Quotes) -> tuple[IntArray, BoolArray]:
         for o in range(offerings):
             for c in range(sets):
                 spot, on_demand = places.spot[c], places.on_demand[c]
-                free = t < places.late or places.late_set[c]
                 stocked = spot <= quotes.spot[t, o] and on_demand <= quotes.on_demand[t, o]
-                if not (free and stocked and places.rate[o, c] > 0):
+                if not (stocked and places.rate[o, c] > 0):
                     continue
                 usable[t, o, c] = True
                 paid[t, o, c] = (

@@ -34,8 +34,14 @@ FEE = 20_000
 
 
 def _program(
-    busy_slots: int, value: int, *, counts: tuple[int, ...] = (1,), launch_s: int = 600
+    busy_slots: int,
+    value: int,
+    *,
+    counts: tuple[int, ...] = (1,),
+    launch_s: int = 600,
+    deadline_slots: int = SLOTS,
 ) -> JobProgram:
+    """A job; with an earlier deadline a soft one, whose worth falls from there to the last slot."""
     rates = [0] * (counts[-1] + 1)
     for count in counts:
         rates[count] = count
@@ -48,10 +54,15 @@ def _program(
         grow_s=launch_s,
         shrink_s=300,
         interrupted_s=900,
-        deadline_slots=SLOTS,
+        deadline_slots=deadline_slots,
         end_slots=SLOTS,
-        hard=True,
-        value_micro_usd=(value,) * (SLOTS + 1),
+        hard=deadline_slots == SLOTS,
+        value_micro_usd=tuple(
+            value
+            * min(1 + SLOTS - used, 1 + SLOTS - deadline_slots)
+            // (1 + SLOTS - deadline_slots)
+            for used in range(SLOTS + 1)
+        ),
     )
 
 
@@ -92,6 +103,13 @@ programs = st.builds(
     busy_slots=st.integers(1, 6),
     value=st.integers(500_000, 9_000_000),
     launch_s=st.sampled_from([300, 600, 2700]),
+)
+soft_too = st.builds(
+    _program,
+    busy_slots=st.integers(1, 6),
+    value=st.integers(500_000, 9_000_000),
+    launch_s=st.sampled_from([300, 600, 2700]),
+    deadline_slots=st.integers(1, SLOTS),
 )
 
 
@@ -165,7 +183,7 @@ def _best_pair(jobs: Sequence[MovingJob], market: SharedCapacity) -> int:
 
 @settings(max_examples=examples(10, fewest=3), deadline=None)
 @given(
-    grid=grids, price=prices, first=programs, second=programs, stock=st.sampled_from([1, PLENTY])
+    grid=grids, price=prices, first=soft_too, second=soft_too, stock=st.sampled_from([1, PLENTY])
 )
 def test_no_schedule_of_two_jobs_earns_more(
     grid: list[list[int]],
@@ -180,6 +198,13 @@ def test_no_schedule_of_two_jobs_earns_more(
     best = _best_pair(jobs, market)
     assert best <= bound.upper_micro_usd <= bound.alone_micro_usd
     assert bound.attained_micro_usd <= bound.upper_micro_usd
+
+
+def test_a_job_that_is_late_may_run_on_spot() -> None:
+    # There is none until the soft deadline has passed, and on-demand costs more than it saves.
+    market = _market([[0, 0], [0, 0], [1, 0], [1, 0]], [[800_000, 800_000]] * SLOTS)
+    job = _job("a", _program(2, 3_000_000, deadline_slots=2))
+    assert joint_bound([job], market).upper_micro_usd == _schedules(job, market)[0].max() > 0
 
 
 def test_two_jobs_that_want_one_spot_instance_are_bounded_by_what_they_can_share() -> None:
