@@ -38,21 +38,37 @@ def command_line() -> str:
 
 
 def write_figures(figures: Mapping[str, Any], path: Path | None) -> None:
-    """Write figures as JSON where a path is given."""
-    if path is not None:
-        path.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+    """Write figures as JSON where a path is given: whole, or what stood there stays."""
+    if path is None:
+        return
+    text = json.dumps(figures, indent=2) + "\n"
+    if not _is_for_a_file(path):
+        path.write_text(text, encoding="utf-8")
+        return
+    # Where a link leads, and not in its place.
+    place = Path(os.path.realpath(path))
+    aside = place.with_name(f".{place.name}.{os.getpid()}")
+    try:
+        aside.write_text(text, encoding="utf-8")
+        os.replace(aside, place)
+    finally:
+        aside.unlink(missing_ok=True)
 
 
-def keep_figures(figures: Mapping[str, Any], path: Path | None) -> None:
-    """Write the figures there are so far: whole, or not at all if this ends half-way.
+def keep_figures(
+    figures: Mapping[str, Any], path: Path | None, tell: Callable[[str], None]
+) -> None:
+    """Write the figures there are so far, for a run that may be ended; one that cannot goes on.
 
     Where the path is no file, a pipe say, they are written once, in the end.
     """
-    if path is None or (path.exists() and not path.is_file()):
+    if path is None or not _is_for_a_file(path):
         return
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        write_figures(figures, aside)
-        os.replace(aside, path)
-    finally:
-        aside.unlink(missing_ok=True)
+        write_figures(figures, path)
+    except OSError as error:
+        tell(f"what there is so far could not be kept: {error}")
+
+
+def _is_for_a_file(path: Path) -> bool:
+    return path.is_file() or not path.exists()

@@ -114,7 +114,7 @@ def fleet(
         earlier = earlier_figures(resume or ())
 
         def keep(found: dict[str, Any]) -> None:
-            keep_figures(figures | joined_figures(cells, earlier, found), out)
+            keep_figures(figures | joined_figures(cells, earlier, found), out, tell)
 
         found = run_fleet(cells_left(cells, earlier), options, tell, keep)
         figures |= joined_figures(cells, earlier, found)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from spotline.bench.command_options import keep_figures
+from spotline.bench.command_options import keep_figures, write_figures
 from spotline.bench.fleet import run
 from spotline.bench.fleet.cells import cell_named
 from spotline.bench.fleet.counting import Lives
@@ -86,20 +88,59 @@ def test_a_cell_is_kept_as_soon_as_all_its_crowds_have_run(
 
 def test_what_is_kept_is_whole_and_nothing_is_left_beside_it(tmp_path: Path) -> None:
     path = tmp_path / "figures.json"
+    told: list[str] = []
 
-    keep_figures({"cells": {}}, path)
-    keep_figures({"cells": {"a": 1}}, path)
+    keep_figures({"cells": {}}, path, told.append)
+    keep_figures({"cells": {"a": 1}}, path, told.append)
     with pytest.raises(TypeError):
-        keep_figures({"cells": {"a": object()}}, path)
+        keep_figures({"cells": {"a": object()}}, path, told.append)
 
     assert json.loads(path.read_text()) == {"cells": {"a": 1}}
     assert list(tmp_path.iterdir()) == [path]
+    assert told == []
+
+
+def test_on_a_full_disk_what_was_kept_stays_and_the_run_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "figures.json"
+    told: list[str] = []
+    keep_figures({"cells": {}}, path, told.append)
+    written = Path.write_text
+
+    def full(self: Path, text: str, encoding: str) -> int:
+        written(self, text[:5], encoding=encoding)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "write_text", full)
+    keep_figures({"cells": {"a": 1}}, path, told.append)
+    with pytest.raises(OSError, match=r"No space left"):
+        write_figures({"cells": {"a": 1}}, path)
+
+    assert json.loads(path.read_text()) == {"cells": {}}
+    assert list(tmp_path.iterdir()) == [path]
+    assert len(told) == 1
+    assert "could not be kept" in told[0]
 
 
 def test_nothing_is_kept_in_what_is_no_file(tmp_path: Path) -> None:
-    keep_figures({"cells": {}}, tmp_path)
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
 
-    assert list(tmp_path.iterdir()) == []
+    keep_figures({"cells": {}}, pipe, pytest.fail)
+
+    assert pipe.is_fifo()
+
+
+def test_figures_go_where_a_link_leads_and_into_what_is_no_file(tmp_path: Path) -> None:
+    place, link = tmp_path / "there.json", tmp_path / "link.json"
+    link.symlink_to(place)
+
+    write_figures({"cells": {}}, link)
+    write_figures({"cells": {}}, Path(os.devnull))
+
+    assert link.is_symlink()
+    assert json.loads(place.read_text()) == {"cells": {}}
 
 
 def test_cells_of_all_runs_stand_in_the_order_they_are_asked_for() -> None:
