@@ -343,7 +343,11 @@ def pack(folder: Path, archive: Path) -> None:
 def unpack(archive: Path, folder: Path) -> None:
     """Take all files out of an archive that `pack` made."""
     with tarfile.open(archive, "r:xz") as packed:
-        packed.extractall(folder, filter="data")
+        if hasattr(tarfile, "data_filter"):
+            packed.extractall(folder, filter="data")
+        else:
+            # Python before 3.11.4, as Debian 12 has it, does not know filters; the archives are our own.
+            packed.extractall(folder)
 
 
 def write_metadata(out: Path) -> None:

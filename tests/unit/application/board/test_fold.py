@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import tarfile
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -28,6 +27,7 @@ from tests.depth import examples
 from tests.fakes.allocator import job
 from tests.fakes.training_story import run_job
 from tests.samples.events import SAMPLES
+from tests.samples.stored_runs import unpack
 
 LOGS = Path(__file__).parents[3] / "data" / "v0.1.0"
 WAIT = (JobPhase.WAITING, JobPhase.INTERRUPTED, JobPhase.MOVING)
@@ -55,8 +55,7 @@ def check_all(state: JobsState) -> list[JobView]:
 
 
 def recorded(name: str, folder: Path) -> list[Event]:
-    with tarfile.open(LOGS / f"{name}.tar.xz") as archive:
-        archive.extractall(folder, filter="data")
+    unpack(LOGS / f"{name}.tar.xz", folder)
     root = next(folder.rglob("manifest.json")).parent
     return [event_of(entry) for entry in EventLogReader(root)]
 
