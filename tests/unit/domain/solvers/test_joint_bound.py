@@ -98,19 +98,20 @@ prices = st.lists(
     min_size=SLOTS,
     max_size=SLOTS,
 )
-programs = st.builds(
-    _program,
-    busy_slots=st.integers(1, 6),
-    value=st.integers(500_000, 9_000_000),
-    launch_s=st.sampled_from([300, 600, 2700]),
-)
-soft_too = st.builds(
-    _program,
-    busy_slots=st.integers(1, 6),
-    value=st.integers(500_000, 9_000_000),
-    launch_s=st.sampled_from([300, 600, 2700]),
-    deadline_slots=st.integers(1, SLOTS),
-)
+
+
+def _programs(deadlines: st.SearchStrategy[int]) -> st.SearchStrategy[JobProgram]:
+    return st.builds(
+        _program,
+        busy_slots=st.integers(1, 6),
+        value=st.integers(500_000, 9_000_000),
+        launch_s=st.sampled_from([300, 600, 2700]),
+        deadline_slots=deadlines,
+    )
+
+
+programs = _programs(st.just(SLOTS))
+soft_too = _programs(st.integers(1, SLOTS))
 
 
 # --- every schedule there is --------------------------------------------------------------------
