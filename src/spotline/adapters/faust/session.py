@@ -12,6 +12,7 @@ from nats.js import JetStreamContext
 from spotline.adapters.nats.connection import FINAL, PASSING, BrokerLink, NatsConnection, redacted
 from spotline.adapters.nats.identities import BusIdentity
 from spotline.contracts.errors import ProviderUnavailable
+from spotline.runtime.patience import Patience
 
 _log = structlog.get_logger(__name__)
 
@@ -115,17 +116,17 @@ class Session:
         nats.js.errors.APIError
             The answer is no, and would be again.
         """
-        loop = asyncio.get_running_loop()
         patience_s = self._patience_s if patience_s is None else patience_s
-        deadline = loop.time() + patience_s
+        patience, left_s = Patience(patience_s), patience_s
         while True:
-            link = await self.link(timeout_s=max(deadline - loop.time(), 0.0))
+            link = await self.link(timeout_s=left_s)
             try:
                 return await question(link)
             except FINAL:
                 raise
             except PASSING as error:
-                if loop.time() >= deadline:
+                left_s = patience.left_s()
+                if left_s <= 0:
                     raise ProviderUnavailable(
                         f"JetStream at {self.url} did not answer for {patience_s:.0f} s: {error!r}"
                     ) from error

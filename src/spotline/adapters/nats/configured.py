@@ -15,6 +15,7 @@ from nats.aio.client import Client
 from spotline.contracts.errors import ConfigError, ProviderUnavailable
 from spotline.contracts.subjects import StreamPart, stream_name, stream_subjects
 from spotline.domain.units import NS_PER_S
+from spotline.runtime.patience import Patience
 
 _log = structlog.get_logger(__name__)
 
@@ -75,13 +76,12 @@ async def ensure_stream(
     ensured = _ensure if may_make else _await_made
     if patience_s is None:
         patience_s = _PATIENCE_S if may_make else _OTHERS_PATIENCE_S
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + patience_s
+    patience = Patience(patience_s)
     while True:
         try:
             await ensured(client, wanted, limits)
         except _NotNow as error:
-            if loop.time() >= deadline:
+            if patience.left_s() <= 0:
                 raise ProviderUnavailable(
                     f"the server could not provide the stream {wanted['name']} for "
                     f"{patience_s:g} s: {error}"

@@ -23,6 +23,7 @@ from spotline.adapters.nats.client import HeedfulClient
 from spotline.adapters.nats.identities import BusIdentity
 from spotline.contracts.errors import ConfigError, ProviderUnavailable
 from spotline.runtime.broker import check_server_version
+from spotline.runtime.patience import Patience
 from spotline.runtime.trouble import Trouble
 
 _log = structlog.get_logger(__name__)
@@ -225,14 +226,18 @@ class NatsConnection:
         if self._connecting is None or self._connecting.done():
             # Outlives an impatient caller; `close` ends it.
             self._connecting = asyncio.create_task(self._connect(), name="nats-connect")
-        try:
-            async with asyncio.timeout(timeout_s):
-                return await asyncio.shield(self._connecting)
-        except TimeoutError as error:
-            raise ProviderUnavailable(
-                f"no answer from NATS at {self.url} within {timeout_s:.1f} s "
-                f"({self._problem or 'connecting'}); is it running?"
-            ) from error
+        patience = Patience(timeout_s)
+        while True:
+            try:
+                async with asyncio.timeout(patience.next_try_s()):
+                    return await asyncio.shield(self._connecting)
+            except TimeoutError as error:
+                if patience.left_s() > 0:
+                    continue
+                raise ProviderUnavailable(
+                    f"no answer from NATS at {self.url} within {timeout_s:.1f} s "
+                    f"({self._problem or 'connecting'}); is it running?"
+                ) from error
 
     @property
     def sets_up(self) -> bool:

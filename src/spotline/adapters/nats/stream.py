@@ -28,6 +28,7 @@ from spotline.contracts.envelope import Envelope, StoredEntry
 from spotline.contracts.errors import InvariantViolation, ProviderUnavailable
 from spotline.contracts.subjects import StreamPart, stream_name
 from spotline.domain.units import NS_PER_S
+from spotline.runtime.patience import Patience
 
 _log = structlog.get_logger(__name__)
 
@@ -165,30 +166,33 @@ class NatsEventStream:
             The stream is not the one that was opened, or has lost entries.
         """
         stored: list[int] = []
-        deadline = asyncio.get_running_loop().time() + self._timeout_s
+        patience = Patience(self._timeout_s)
         problem = ""
         while len(stored) < len(envelopes):
-            left_s = deadline - asyncio.get_running_loop().time()
+            left_s = patience.left_s()
             if left_s <= 0:
                 raise ProviderUnavailable(
                     f"{len(envelopes) - len(stored)} of {len(envelopes)} events could not be "
                     f"stored at {self._connection.url} within {self._timeout_s} s ({problem})"
                 )
-            publisher = await self._live_publisher(left_s)
+            link = await self._connection.link(timeout_s=left_s)
             try:
+                publisher = await self._publisher_on(link)
                 window = envelopes[len(stored) : len(stored) + _IN_FLIGHT]
                 await publisher.publish(window, stored, self.continuity)
                 self._connection.publishing.ended()
             except nats.errors.MaxPayloadError as error:
                 raise InvariantViolation(
                     "an event exceeds the server's max_payload of "
-                    f"{publisher.link.client.max_payload} bytes"
+                    f"{link.client.max_payload} bytes"
                 ) from error
+            except FINAL:
+                raise
             except PASSING as error:
                 problem = self._connection.denied or str(error) or type(error).__name__
                 self._connection.publishing.failed(problem)
                 _log.warning("publish_retried", stream=self.name, error=problem)
-                await self._connection.drop(publisher.link)
+                await self._connection.drop(link)
                 await asyncio.sleep(min(_RETRY_S, left_s))
         return stored
 
@@ -237,17 +241,16 @@ class NatsEventStream:
             The connection was lost, and not back in time.
         """
         next_seq = first_seq
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._timeout_s
+        patience = Patience(self._timeout_s)
         while next_seq <= last_seq:
             try:
                 async for entry in self._read_once(subjects, next_seq, last_seq):
                     next_seq = entry.seq + 1
                     yield entry
-                    deadline = loop.time() + self._timeout_s
+                    patience = Patience(self._timeout_s)
                 return
             except (Broken, *PASSING) as error:
-                if isinstance(error, FINAL) or loop.time() >= deadline:
+                if isinstance(error, FINAL) or patience.left_s() <= 0:
                     raise ProviderUnavailable(
                         f"{self.name} cannot be read from seq {next_seq} on: {error!r}"
                     ) from error
@@ -296,9 +299,9 @@ class NatsEventStream:
 
     async def ask(self, question: Callable[[BrokerLink], Awaitable[ResultT]]) -> ResultT:
         """Ask the JetStream API, again while the connection is lost."""
-        deadline = asyncio.get_running_loop().time() + self._timeout_s
+        patience = Patience(self._timeout_s)
+        left_s = self._timeout_s
         while True:
-            left_s = max(deadline - asyncio.get_running_loop().time(), 0.0)
             link = await self._connection.link(timeout_s=left_s)
             try:
                 return await question(link)
@@ -309,14 +312,14 @@ class NatsEventStream:
             except FINAL:
                 raise
             except PASSING as error:
-                if asyncio.get_running_loop().time() >= deadline:
+                left_s = patience.left_s()
+                if left_s <= 0:
                     raise ProviderUnavailable(
                         f"JetStream at {self._connection.url} does not answer: {error!r}"
                     ) from error
                 await asyncio.sleep(_RETRY_S)
 
-    async def _live_publisher(self, timeout_s: float) -> LinkPublisher:
-        link = await self._connection.link(timeout_s=timeout_s)
+    async def _publisher_on(self, link: BrokerLink) -> LinkPublisher:
         if self._publisher is None or self._publisher.link is not link:
             await self.continuity.check(link.jetstream())
             self._publisher = await LinkPublisher.on(link, self.name)
