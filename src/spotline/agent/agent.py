@@ -98,6 +98,7 @@ class Agent:
     async def _join(self, control: AgentControl) -> Enrolled | None:
         """Join; None if it is told to end before it has joined."""
         joined: list[Enrolled] = []
+        refusal: BaseException | None = None
 
         async def joining() -> None:
             limit_s = self._join_limit_s
@@ -113,7 +114,10 @@ class Agent:
                 trying.cancel()
                 told.cancel()
         except* (NotJoined, ContractError) as group:
-            raise group.exceptions[0] from None
+            # Raised here, it would be in a group of its own before Python 3.11.4.
+            refusal = group.exceptions[0]
+        if refusal is not None:
+            raise refusal
         if not joined:
             return None
         self._check_job(joined[0])

@@ -31,6 +31,7 @@ from spotline.application.installation import (
 from spotline.application.market_ingest.continuing import MarketIdentity
 from spotline.contracts.errors import ConfigError, LogCut, ProviderUnavailable
 from spotline.runtime.log_settling import last_entry
+from spotline.runtime.time_limit import time_limit
 
 if TYPE_CHECKING:
     from spotline.adapters.ledger.sql import SqlLedger
@@ -185,7 +186,7 @@ async def note_last(store: Path, stream: NatsEventStream) -> None:
     A stopped log that loses its last entries has nobody else who remembers them.
     """
     try:
-        async with asyncio.timeout(_NOTE_S):
+        async with time_limit(_NOTE_S):
             await note_end(store, stream)
     except (ConfigError, LogCut, ProviderUnavailable, TimeoutError) as error:
         _log.warning("log_end_not_noted", store=str(store), reason=str(error) or "no answer")

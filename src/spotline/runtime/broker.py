@@ -21,6 +21,7 @@ from spotline.contracts.errors import ConfigError
 from spotline.contracts.limits import MESSAGE_BYTES
 from spotline.runtime import broker_guard
 from spotline.runtime.broker_access import BrokerAccess
+from spotline.runtime.time_limit import time_limit
 
 OLDEST_SERVER = (2, 12, 3)
 FREE_PORT = -1
@@ -327,7 +328,7 @@ async def _stop(guard: asyncio.subprocess.Process) -> None:
     if guard.stdin is not None:
         guard.stdin.close()
     try:
-        async with asyncio.timeout(_STOP_S):
+        async with time_limit(_STOP_S):
             await guard.wait()
     except TimeoutError:
         guard.kill()

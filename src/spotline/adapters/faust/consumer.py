@@ -25,6 +25,7 @@ from spotline.adapters.faust.producer import Producer
 from spotline.adapters.faust.telling import tell_assignor, tell_recovery
 from spotline.adapters.faust.topics import TopicStreams, streams_of
 from spotline.contracts.errors import ProviderUnavailable
+from spotline.runtime.time_limit import time_limit
 
 _log = structlog.get_logger(__name__)
 
@@ -88,7 +89,7 @@ class Consumer(base.Consumer):
         """Commit what is done, and let others have the partitions."""
         await super().on_stop()
         with suppress(ProviderUnavailable, TimeoutError):
-            async with asyncio.timeout(self._options.lease_s):
+            async with time_limit(self._options.lease_s):
                 await self._keeper.leave()
         await self._feeder.close()
         await self._session.close()

@@ -72,7 +72,8 @@ class HeedfulClient(Client):
         greeting fails it does not close at all.
         """
         writer = getattr(self._transport, "_io_writer", None)
-        if writer is not None:
+        # A TLS transport that was closed twice has let go itself; Python before 3.11.4 fails there.
+        if writer is not None and getattr(writer.transport, "_ssl_protocol", writer) is not None:
             # `close` would wait for a peer that may not read, over TLS even for its farewell.
             writer.transport.abort()
         for subscription in list(self._subs.values()):

@@ -24,6 +24,7 @@ from spotline.adapters.nats.identities import BusIdentity
 from spotline.contracts.errors import ConfigError, ProviderUnavailable
 from spotline.runtime.broker import check_server_version
 from spotline.runtime.patience import Patience
+from spotline.runtime.time_limit import time_limit
 from spotline.runtime.trouble import Trouble
 
 _log = structlog.get_logger(__name__)
@@ -259,7 +260,7 @@ class NatsConnection:
         """Give up a link that does not answer; the next `link` is a new one."""
         link.lose()
         try:
-            async with asyncio.timeout(_CLOSE_S):
+            async with time_limit(_CLOSE_S):
                 await link.client.close()
         except (TimeoutError, nats.errors.Error, OSError) as error:
             _log.debug("nats_close_failed", url=self.url, error=repr(error))
@@ -280,7 +281,7 @@ class NatsConnection:
         # A client whose server went closes by itself, in a task of its own: a loop that ends
         # before that has leaves the socket open.
         with suppress(TimeoutError):
-            async with asyncio.timeout(_CLOSE_S):
+            async with time_limit(_CLOSE_S):
                 await link.ended.wait()
 
     async def _connect(self) -> BrokerLink:

@@ -183,8 +183,7 @@ class NatsEventStream:
                 self._connection.publishing.ended()
             except nats.errors.MaxPayloadError as error:
                 raise InvariantViolation(
-                    "an event exceeds the server's max_payload of "
-                    f"{link.client.max_payload} bytes"
+                    f"an event exceeds the server's max_payload of {link.client.max_payload} bytes"
                 ) from error
             except FINAL:
                 raise

@@ -15,6 +15,7 @@ from typing import Any, BinaryIO
 from urllib.parse import urlsplit
 
 from spotline.contracts.errors import ConfigError, ProviderUnavailable
+from spotline.runtime.time_limit import time_limit
 
 REHEARSAL_AWS = "rehearsal-aws"
 """Of `spotline demo --cloud`."""
@@ -148,7 +149,7 @@ async def _ended(process: asyncio.subprocess.Process) -> None:
     if process.returncode is None:
         process.terminate()
         try:
-            async with asyncio.timeout(_ENDS_S):
+            async with time_limit(_ENDS_S):
                 await process.wait()
         except TimeoutError:
             process.kill()

@@ -6,13 +6,13 @@ notice comes two minutes before the instance is taken, as any other.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from spotline.adapters.clouds.aws.api import AwsPlace
 from spotline.adapters.clouds.aws.calling import AwsReader
 from spotline.contracts.errors import ProviderUnavailable
+from spotline.runtime.time_limit import time_limit
 
 ACTION = "aws:ec2:send-spot-instance-interruptions"
 _TARGET, _STEP = "ours", "interrupt"
@@ -72,7 +72,7 @@ async def interrupted(
         yield
     finally:
         try:
-            async with asyncio.timeout(_DELETED_WITHIN_S):
+            async with time_limit(_DELETED_WITHIN_S):
                 # What it started goes on.
                 await reader.call(*where, "DeleteExperimentTemplate", id=template_id)
         except TimeoutError:

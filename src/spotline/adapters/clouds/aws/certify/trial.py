@@ -36,6 +36,7 @@ from spotline.contracts.errors import ProviderUnavailable, SpotlineError, Unknow
 from spotline.domain.market.market_clock import MarketClock
 from spotline.domain.market.offering import CapacityType
 from spotline.domain.units import NS_PER_S
+from spotline.runtime.time_limit import time_limit
 
 SeenT = TypeVar("SeenT")
 
@@ -329,7 +330,7 @@ class AwsTrial:
         cloud = self._opened("last", "")
         left: set[str] = set(self._held)
         try:
-            async with asyncio.timeout(self._plan.ending_s):
+            async with time_limit(self._plan.ending_s):
                 quiet = 0
                 while quiet < _QUIET_LOOKS:
                     left = await self._end_shown(cloud)
