@@ -61,6 +61,7 @@ SELECTION = {
         "STAYS_ELSEWHERE",
         "KEEPS_SPOT",
         "LATE_ON_SPOT",
+        "PRICES_BY_COUNT",
         "MOST_BIDDERS",
         "PROBES",
         "PROBE_REST_SLOTS",
@@ -177,6 +178,7 @@ HELD = {
         stays_elsewhere=True,
         keeps_spot=True,
         late_on_spot=True,
+        prices_by_count=True,
         most_bidders=7,
         probes=3,
         probe_rest_slots=5,
@@ -216,6 +218,7 @@ SERVED = {
     "stays_elsewhere": True,
     "keeps_spot": True,
     "late_on_spot": True,
+    "prices_by_count": True,
     "most_bidders": MOST_BIDDERS,
 }
 

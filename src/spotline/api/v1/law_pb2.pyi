@@ -175,6 +175,7 @@ class TableSpec(_message.Message):
     SPOT_SURCHARGE_MICRO_USD_FIELD_NUMBER: _builtins.int
     SHARED_FIELD_NUMBER: _builtins.int
     EVEN_CELLS_FIELD_NUMBER: _builtins.int
+    SURCHARGE_BY_COUNT_FIELD_NUMBER: _builtins.int
     table_id: _builtins.str
     """SHA-256 of everything the table depends on, hexadecimal."""
     law_id: _builtins.str
@@ -207,6 +208,10 @@ class TableSpec(_message.Message):
     """Whether work left is counted in cells that slots are whole numbers of. False before Spotline
     0.3.0.
     """
+    surcharge_by_count: _builtins.bool
+    """Whether what spot costs beyond its price is spread over the counts that the law knows: an instance
+    costs the more the fewer there are. False before Spotline 0.3.0.
+    """
     def __init__(
         self,
         *,
@@ -223,10 +228,11 @@ class TableSpec(_message.Message):
         spot_surcharge_micro_usd: _builtins.int = ...,
         shared: _builtins.bool = ...,
         even_cells: _builtins.bool = ...,
+        surcharge_by_count: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["even_cells", b"even_cells", "first_slot_start_ns", b"first_slot_start_ns", "instance_type", b"instance_type", "law_id", b"law_id", "offering_id", b"offering_id", "on_demand_available", b"on_demand_available", "on_demand_price_micro_usd", b"on_demand_price_micro_usd", "on_demand_reserve_slots", b"on_demand_reserve_slots", "shared", b"shared", "slot_s", b"slot_s", "spot_surcharge_micro_usd", b"spot_surcharge_micro_usd", "table_id", b"table_id", "taken", b"taken"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["even_cells", b"even_cells", "first_slot_start_ns", b"first_slot_start_ns", "instance_type", b"instance_type", "law_id", b"law_id", "offering_id", b"offering_id", "on_demand_available", b"on_demand_available", "on_demand_price_micro_usd", b"on_demand_price_micro_usd", "on_demand_reserve_slots", b"on_demand_reserve_slots", "shared", b"shared", "slot_s", b"slot_s", "spot_surcharge_micro_usd", b"spot_surcharge_micro_usd", "surcharge_by_count", b"surcharge_by_count", "table_id", b"table_id", "taken", b"taken"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -56,9 +56,19 @@ def table_spec(
     )
 
 
-def surcharged(spec: TableSpec, surcharge: int, program: JobProgram, law: MarketLaw) -> TableSpec:
-    """Name the table that takes spot to come for dearer by `surcharge`, micro-USD per hour."""
-    return same_table_of(replace(spec, spot_surcharge_micro_usd=surcharge), program, law)
+def surcharged(
+    spec: TableSpec, surcharge: int, program: JobProgram, law: MarketLaw, *, by_count: bool = False
+) -> TableSpec:
+    """Name the table that takes spot to come for dearer by `surcharge`, micro-USD per hour.
+
+    `by_count` it does so the more the less there is (where there is a surcharge at all).
+    """
+    dearer = replace(
+        spec,
+        spot_surcharge_micro_usd=surcharge,
+        surcharge_by_count=by_count and surcharge > 0,
+    )
+    return same_table_of(dearer, program, law)
 
 
 def evened(spec: TableSpec, program: JobProgram, law: MarketLaw) -> TableSpec:
@@ -126,4 +136,5 @@ def _terms(spec: TableSpec, program: JobProgram, law: MarketLaw) -> TableTerms:
         spot_surcharge=spec.spot_surcharge_micro_usd,
         shared=spec.shared,
         even_cells=spec.even_cells,
+        surcharge_by_count=spec.surcharge_by_count,
     )

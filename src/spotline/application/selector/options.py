@@ -69,6 +69,9 @@ class SelectorOptions:
     shadow price, where others take of the spot there is: what it waits for may go to them, slot after
     slot (ADR 0082).
 
+    With `prices_by_count` a shadow price is the mean over the counts of spot that a law knows: an instance
+    costs the more the fewer there are (ADR 0091).
+
     With `spreads_homes` what running jobs take of a place, where another is to live, lies between what they need in
     the mean and all that they may take: the nearer to that, the more spot nobody needs (ADR 0085).
 
@@ -151,6 +154,7 @@ class SelectorOptions:
     stays_elsewhere: bool = False
     keeps_spot: bool = False
     late_on_spot: bool = False
+    prices_by_count: bool = False
     most_bidders: int = 0
     probes: int = 0
     probe_rest_slots: int = 2
@@ -226,6 +230,7 @@ CROWD_FIELDS = (
     "stays_elsewhere",
     "keeps_spot",
     "late_on_spot",
+    "prices_by_count",
 )
 """What is on wherever counts are shown, and rests on them."""
 

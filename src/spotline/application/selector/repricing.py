@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from spotline.application.allocation.value_tables import surcharged
 from spotline.application.selector.job_run import JobRun
 from spotline.application.selector.state import SelectorState
 from spotline.domain.events.allocation import ShadowPricesUpdated
@@ -65,11 +64,8 @@ def _asked_again(state: SelectorState, run: JobRun, offering_id: str) -> ValueTa
         job_id=run.job.job_id,
         tenant=run.job.tenant,
         slot=state.slot,
-        table=surcharged(
-            table.spec,
-            state.spot_surcharge(offering_id),
-            state.program_of(run.job, offering_id),
-            table.named.law,
+        table=state.priced(
+            table.spec, offering_id, state.program_of(run.job, offering_id), table.named
         ),
         named=table.named,
     )

@@ -70,7 +70,8 @@ class SelectorState:
     `reclaimed` are offerings of which the market took spot back as the slot opened, with `clearing`.
     `beliefs` are those of spot counts that nobody publishes, None where plenty is assumed,
     `stock_beliefs` those of on-demand stock, None where only the past of it counts.
-    `probes` are those that were sent of late. `shadow` are the shadow prices, None where tables count on none.
+    `probes` are those that were sent of late. `shadow` are the shadow prices, None where tables count on none, and go by
+    what spot there is with `prices_by_count`.
     `heard` is the slot as it was opened, `opened` the same with the quotes that it lacked.
     """
 
@@ -79,6 +80,7 @@ class SelectorState:
     competing: bool = True
     shared_tables: bool = False
     even_cells: bool = False
+    prices_by_count: bool = False
     announced: set[str] = field(default_factory=set)
     clearing: bool = False
     rescue_room: bool = False
@@ -301,8 +303,18 @@ class SelectorState:
         )
         if self.even_cells:
             spec = evened(spec, program, named.law)
-        surcharge = self.spot_surcharge(offering_id)
-        return surcharged(spec, surcharge, program, named.law) if surcharge else spec
+        return (
+            self.priced(spec, offering_id, program, named)
+            if self.spot_surcharge(offering_id)
+            else spec
+        )
+
+    def priced(
+        self, spec: TableSpec, offering_id: str, program: JobProgram, named: NamedLaw
+    ) -> TableSpec:
+        """The value table that counts on the shadow price that is published."""
+        surcharge, by_count = self.spot_surcharge(offering_id), self.prices_by_count
+        return surcharged(spec, surcharge, program, named.law, by_count=by_count)
 
     def spot_surcharge(self, offering_id: str) -> int:
         """The shadow price of spot, as tables that are asked for now count on it."""
@@ -358,6 +370,7 @@ def state_at_start(options: SelectorOptions, learner: Learner) -> SelectorState:
         competing=options.competing,
         shared_tables=options.shared_tables,
         even_cells=options.even_cells,
+        prices_by_count=options.prices_by_count,
         clearing=options.clearing,
         rescue_room=options.rescue_room,
         stays_elsewhere=options.stays_elsewhere,

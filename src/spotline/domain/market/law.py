@@ -39,6 +39,9 @@ _PRIOR_WEIGHT = 24.0
 _PRICE_WEIGHT = 2.0
 _ASSUMED_STAY = 0.8
 
+# Far beyond what any law remembers: two years of half-hour slots.
+_LONG_RUN_SLOTS = 1 << 15
+
 
 @canonical_as("StateSpace", "level_starts age_starts price_centres_ppm")
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,6 +170,16 @@ class MarketLaw:
         """Probability of each price level in the next slot, shape (price, price)."""
         size = self.space.price_states
         return np.array(self.price_ppb, dtype=np.float64).reshape(size, size) / PPB
+
+    def run_chances(self) -> FloatArray:
+        """How often the market is in each run state in the long run, shape (run states,).
+
+        From any of them with the same chance, where what it comes to depends on where it began.
+        """
+        matrix = np.linalg.matrix_power(self.run_matrix(), _LONG_RUN_SLOTS)
+        often = matrix.mean(axis=0)
+        chances: FloatArray = often / often.sum()
+        return chances
 
     def run_counts(self) -> IntArray:
         """Spot count of each run state, shape (run states,)."""

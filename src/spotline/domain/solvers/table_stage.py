@@ -72,9 +72,10 @@ class Goal(NamedTuple):
 
 
 class LawArrays(NamedTuple):
-    """Spot counts by run state, prices by level, and the chances of what follows."""
+    """Spot counts and surcharges by run state, prices by level, and the chances of what follows."""
 
     counts: IntArray
+    surcharges: IntArray
     prices: IntArray
     run_matrix: FloatArray
     price_matrix: FloatArray
@@ -325,8 +326,9 @@ def solve_life(
         goal = Goal(finish, slots - t - 1, terms.hard)
         for r in range(runs):
             for p in range(prices):
+                price = max(1, law.prices[p] + law.surcharges[r])
                 met = slot_offer(
-                    law.prices[p], law.counts[r], offer.on_demand_price, offer.on_demand, terms
+                    price, law.counts[r], offer.on_demand_price, offer.on_demand, terms
                 )
                 stage(sets, gains, met, goal, after[t, r, p], now[r, p])
         for r in range(runs):

@@ -34,7 +34,7 @@ _HARD_WORTH = 2
 @canonical_as(
     "TableTerms",
     "program law on_demand_price on_demand_available taken reserve_slots",
-    later="spot_surcharge shared even_cells",
+    later="spot_surcharge shared even_cells surcharge_by_count",
 )
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableTerms:
@@ -44,7 +44,8 @@ class TableTerms:
     on. `taken` instances of spot are held by jobs that are served earlier and are expected to
     stay so. A launch of on-demand may have to wait for `reserve_slots`. Spot of the slots to come is
     taken to cost `spot_surcharge` micro-USD per instance-hour more than its price: the shadow price
-    of what other jobs could do with it. The present slot is decided at its price.
+    of what other jobs could do with it. The present slot is decided at its price. By count, that is
+    the mean, and an instance costs the more the fewer there are (`surcharges.by_count`).
 
     A `shared` table is that of the job's class, see `class_terms`. One of `even_cells` counts work
     left in cells that what a slot brings and what a change loses are whole numbers of, where such
@@ -60,6 +61,7 @@ class TableTerms:
     spot_surcharge: int = 0
     shared: bool = False
     even_cells: bool = False
+    surcharge_by_count: bool = False
 
 
 def table_id(terms: TableTerms) -> str:

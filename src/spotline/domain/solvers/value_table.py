@@ -21,6 +21,7 @@ from spotline.domain.jobs.offer import ROW, Offer, offer_at, row_of, standing_at
 from spotline.domain.jobs.program import Holding, JobProgram
 from spotline.domain.kernels import FloatArray, IntArray, kernel
 from spotline.domain.solvers.configurations import Configurations, configurations
+from spotline.domain.solvers.surcharges import surcharges_of
 from spotline.domain.solvers.table_look import look_ahead, look_up, open_table, value_with
 from spotline.domain.solvers.table_stage import (
     LawArrays,
@@ -108,7 +109,6 @@ def solve(terms: TableTerms) -> ValueTable:
     full = int(layout.by_count[RATE, -1]) * program.slot_s
     needed = -(-(np.arange(1, plan.cells + 1, dtype=np.int64) * plan.cell) // full)
     prices = np.array(law.space.price_centres_ppm, dtype=np.int64) * terms.on_demand_price // PPM
-    prices += terms.spot_surcharge
     sets = plan.sets
     after = _solve(
         layout.row,
@@ -118,7 +118,7 @@ def solve(terms: TableTerms) -> ValueTable:
         (sets.spot, sets.on_demand, sets.cover_start, sets.covers),
         plan.pending,
         layout.by_count,
-        (np.maximum(law.run_counts() - terms.taken, 0), np.maximum(prices, 1)),
+        (np.maximum(law.run_counts() - terms.taken, 0), surcharges_of(terms), prices),
         (law.run_matrix(), law.price_matrix()),
         (layout.values, late[np.minimum(needed, late.shape[0] - 1)]),
     )
@@ -185,7 +185,7 @@ def _solve(
     held: tuple[IntArray, IntArray, IntArray, IntArray],
     pending_s: IntArray,
     by_count: IntArray,
-    levels: tuple[IntArray, IntArray],
+    levels: tuple[IntArray, IntArray, IntArray],
     chances: tuple[FloatArray, FloatArray],
     worth: tuple[IntArray, IntArray],
 ) -> TableArray:
@@ -193,7 +193,7 @@ def _solve(
     cell, reserve_slots, price, available = row[0], row[1], row[2], row[3]
     sets = Sets(held[0], held[1], held[2], held[3])
     gains = lay_gains(terms, sets, pending_s, by_count, available, cell, reserve_slots)
-    law = LawArrays(levels[0], levels[1], chances[0], chances[1])
+    law = LawArrays(levels[0], levels[1], levels[2], chances[0], chances[1])
     offer = slot_offer(0, 0, price, available, terms)
     return solve_life(terms, sets, gains, law, offer, worth[0], worth[1])
 
