@@ -303,11 +303,9 @@ class SelectorState:
         )
         if self.even_cells:
             spec = evened(spec, program, named.law)
-        return (
-            self.priced(spec, offering_id, program, named)
-            if self.spot_surcharge(offering_id)
-            else spec
-        )
+        if self.spot_surcharge(offering_id):
+            spec = self.priced(spec, offering_id, program, named)
+        return spec
 
     def priced(
         self, spec: TableSpec, offering_id: str, program: JobProgram, named: NamedLaw

@@ -24,6 +24,7 @@ from spotline.domain.jobs.accounting import CHANGES, kind_s, lay_out
 from spotline.domain.jobs.program import Holding, JobProgram
 from spotline.domain.jobs.progress import JobProgress, advance
 from spotline.domain.market.law import FloatArray, IntArray, MarketLaw
+from spotline.domain.market.long_run import long_run
 from spotline.domain.solvers.configurations import Configurations, all_configurations
 from spotline.domain.solvers.table_look import cell_of
 from spotline.domain.solvers.table_stage import TableArray, level_of
@@ -104,7 +105,7 @@ def _walks(matrix: FloatArray, uniforms: FloatArray, first: int | None) -> IntAr
     reached = matrix.cumsum(axis=1)
     states = np.zeros(uniforms.shape, dtype=np.int64)
     if first is None:
-        settled = stationary(matrix).cumsum()
+        settled = long_run(matrix).cumsum()
         states[:, 0] = np.minimum(np.searchsorted(settled, uniforms[:, 0], side="right"), last)
     else:
         states[:, 0] = first
@@ -112,16 +113,6 @@ def _walks(matrix: FloatArray, uniforms: FloatArray, first: int | None) -> IntAr
         passed = uniforms[:, slot, None] >= reached[states[:, slot - 1]]
         states[:, slot] = np.minimum(passed.sum(axis=1), last)
     return states
-
-
-def stationary(matrix: FloatArray) -> FloatArray:
-    """Where a chain is after a long time, from anywhere alike; shape (states,)."""
-    power = (matrix + np.eye(matrix.shape[0])) / 2.0  # the lazy chain has no period
-    for _ in range(24):
-        power = power @ power
-        power /= power.sum(axis=1, keepdims=True)
-    settled: FloatArray = power.mean(axis=0)
-    return settled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from spotline.domain.canonical import canonical_as, canonical_v1
 from spotline.domain.market.law_ages import aged, assumed_older, ended_by_age, slots_lasted
+from spotline.domain.market.long_run import long_run
 from spotline.domain.units import PPM
 
 IntArray = npt.NDArray[np.int64]
@@ -38,9 +39,6 @@ _AGE_WEIGHT = 12.0
 _PRIOR_WEIGHT = 24.0
 _PRICE_WEIGHT = 2.0
 _ASSUMED_STAY = 0.8
-
-# Far beyond what any law remembers: two years of half-hour slots.
-_LONG_RUN_SLOTS = 1 << 15
 
 
 @canonical_as("StateSpace", "level_starts age_starts price_centres_ppm")
@@ -172,14 +170,8 @@ class MarketLaw:
         return np.array(self.price_ppb, dtype=np.float64).reshape(size, size) / PPB
 
     def run_chances(self) -> FloatArray:
-        """How often the market is in each run state in the long run, shape (run states,).
-
-        From any of them with the same chance, where what it comes to depends on where it began.
-        """
-        matrix = np.linalg.matrix_power(self.run_matrix(), _LONG_RUN_SLOTS)
-        often = matrix.mean(axis=0)
-        chances: FloatArray = often / often.sum()
-        return chances
+        """How often the market is in each run state in the long run, shape (run states,)."""
+        return long_run(self.run_matrix())
 
     def run_counts(self) -> IntArray:
         """Spot count of each run state, shape (run states,)."""

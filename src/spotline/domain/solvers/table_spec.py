@@ -12,9 +12,9 @@ class TableSpec:
     `table_id` is the SHA-256 of all that it depends on. `taken` spot instances are expected to
     stay with jobs that are served earlier; a launch of on-demand may have to wait for
     `on_demand_reserve_slots`; spot of the slots to come costs `spot_surcharge_micro_usd` per
-    instance-hour more than its price, in the mean where it goes by `surcharge_by_count`. A `shared` one is named by the job's class, and only the
-    job's own view of it depends on the job. One of `even_cells` counts work left in cells that slots
-    are whole numbers of.
+    instance-hour more than its price, in the mean where it goes by `surcharge_by_count`. A `shared`
+    one is named by the job's class, and only the job's own view of it depends on the job. One of
+    `even_cells` counts work left in cells that slots are whole numbers of.
     """
 
     table_id: str

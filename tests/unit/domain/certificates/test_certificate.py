@@ -18,7 +18,6 @@ from spotline.domain.certificates.certificate import (
     foresight_of,
     futures_of,
     interval_95,
-    stationary,
 )
 from spotline.domain.jobs.program import Holding, JobProgram
 from spotline.domain.jobs.progress import JobProgress, advance
@@ -284,7 +283,7 @@ def test_futures_follow_their_law() -> None:
     before, after = drawn.run[:, 3], drawn.run[:, 4]
     up = (after[before == 1] == 1).mean()
     assert up == pytest.approx(0.7, abs=0.04)
-    assert drawn.run[:, 0].mean() == pytest.approx(stationary(market.run_matrix())[1], abs=0.03)
+    assert drawn.run[:, 0].mean() == pytest.approx(market.run_chances()[1], abs=0.03)
     assert set(futures_of(market, uniforms, first=START).run[:, 0].tolist()) == {1}
 
 

@@ -80,6 +80,13 @@ def test_no_instance_costs_more_than_the_dearest():
     assert prices.tolist() == [5_000, 505]
 
 
+def test_spot_that_the_law_never_meets_costs_the_mean_and_no_more_than_the_dearest():
+    counts, chances = np.array([0, 4]), np.array([1.0, 0.0])
+
+    assert by_count(700, counts, chances, dearest=5_000).tolist() == [0, 700]
+    assert by_count(7_000, counts, chances, dearest=5_000).tolist() == [0, 5_000]
+
+
 def test_where_the_law_knows_one_count_all_cost_the_mean():
     terms = replace(
         terms_with(spot_surcharge=400_000, surcharge_by_count=True), law=law_of([8, 0] * 40)
