@@ -3,6 +3,7 @@
 import asyncio
 import time
 
+import nats.errors
 import pytest
 
 from spotline.adapters.nats import publisher as publishing
@@ -28,6 +29,23 @@ async def test_what_was_on_its_way_is_stored_once(nats_connection, monkeypatch):
 
     assert await on_its_way == [2]
     assert await stream.last_seq() == 2
+
+
+async def test_a_server_that_does_not_say_what_the_stream_is_is_asked_again(
+    nats_connection, monkeypatch
+):
+    stream = await NatsEventStream.open(nats_connection)
+    check, unanswered = stream.continuity.check, [nats.errors.TimeoutError()]
+
+    async def checked(js):
+        if unanswered:
+            raise unanswered.pop()
+        await check(js)
+
+    monkeypatch.setattr(stream.continuity, "check", checked)
+
+    assert await stream.publish(published([overdue(1)])) == [1]
+    assert not unanswered
 
 
 async def test_a_connection_that_was_being_made_is_waited_for(broker):
