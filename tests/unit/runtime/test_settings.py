@@ -61,6 +61,7 @@ SELECTION = {
         "STAYS_ELSEWHERE",
         "KEEPS_SPOT",
         "LATE_ON_SPOT",
+        "PRICES_AHEAD",
         "PRICES_BY_COUNT",
         "MOST_BIDDERS",
         "PROBES",
@@ -179,6 +180,7 @@ HELD = {
         keeps_spot=True,
         late_on_spot=True,
         prices_by_count=True,
+        prices_ahead=True,
         most_bidders=7,
         probes=3,
         probe_rest_slots=5,
@@ -219,6 +221,7 @@ SERVED = {
     "keeps_spot": True,
     "late_on_spot": True,
     "prices_by_count": True,
+    "prices_ahead": True,
     "most_bidders": MOST_BIDDERS,
 }
 

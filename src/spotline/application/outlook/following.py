@@ -148,6 +148,7 @@ class Following:
             history=list(state.history),
             laws=dict(state.laws),
             shadow=None if state.shadow is None else state.shadow.copied(),
+            arrivals=None if state.arrivals is None else state.arrivals.copied(),
             counts={name: list(counts) for name, counts in state.counts.items()},
             stock={name: list(stock) for name, stock in state.stock.items()},
             measuring=copy.copy(state.measuring),

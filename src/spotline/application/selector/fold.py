@@ -16,6 +16,7 @@ from spotline.application.selector.believing import (
     uncounted,
 )
 from spotline.application.selector.endings import note_cancelled, note_exited, note_retry
+from spotline.application.selector.foreseeing import note_arrival
 from spotline.application.selector.holding import (
     forget_doubts,
     note_capacity,
@@ -412,6 +413,7 @@ def _note_answer(state: SelectorState, event: AllocationAnswered) -> None:
             state.shadow.note(
                 event.slot,
                 {w.offering_id: w.micro_usd_per_instance_hour for w in event.spot_worth},
+                len(event.answers),
             )
     state.trigger = event
 
@@ -465,6 +467,7 @@ def _admit(state: SelectorState, event: JobAdmitted) -> None:
     run.on_demand_quote_micro_usd = event.on_demand_quote_micro_usd
     run.is_limited = event.limit_micro_usd > 0
     run.program = state.program_of(run.job, event.offering_id)
+    note_arrival(state, run)
     state.draws[event.job_id] = Draw(weights=state.learner.weights(), policy_id=event.policy_id)
 
 

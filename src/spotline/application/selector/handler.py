@@ -43,7 +43,7 @@ from spotline.application.selector.options import SelectorOptions
 from spotline.application.selector.parked_entries import frozen_by, unfrozen_by
 from spotline.application.selector.probing import probes_of
 from spotline.application.selector.recomputing import recomputed_answer
-from spotline.application.selector.repricing import repriced, tables_repriced
+from spotline.application.selector.repricing import repriced, repriced_ahead, tables_repriced
 from spotline.application.selector.rescuing import RescueRoom
 from spotline.application.selector.spending import within_limits
 from spotline.application.selector.state import SelectorState, SlotPhase, state_at_start
@@ -55,6 +55,7 @@ from spotline.application.selector.tables import (
     tables_with_room,
 )
 from spotline.application.selector.tripping import tripped
+from spotline.application.selector.turn_places import serves_in_turn
 from spotline.application.slot_checks import check_slot, slot_of
 from spotline.application.spec import NOTHING, Call, CallSpec, Context, Outcome, Spec, Timer
 from spotline.application.tenancy import check_tenant
@@ -222,6 +223,9 @@ class SelectHandler:
                     # The cloud goes on refusing: keep what is held, and let the slot end.
                     return Outcome(events=finish_slot(state, [], ctx, self._held_to(state)))
                 return self._ask(state, state.served_again(), ctx)
+            case CapacityReported():
+                in_turn = serves_in_turn(state, self._options)
+                return Outcome(events=repriced_ahead(state, event, in_turn=in_turn))
             case AllocationAnswered() if event is state.trigger:
                 return Outcome(events=self._command(state, event, ctx))
             case EntryParked() if self._misses_answer(state, event):

@@ -72,6 +72,9 @@ class SelectorOptions:
     With `prices_by_count` a shadow price is the mean over the counts of spot that a law knows: an instance
     costs the more the fewer there are (ADR 0091).
 
+    With `prices_ahead` shadow prices also count on what spot is expected to be worth in the slots to come, the more
+    the fewer bids there were of late (ADR 0092).
+
     With `spreads_homes` what running jobs take of a place, where another is to live, lies between what they need in
     the mean and all that they may take: the nearer to that, the more spot nobody needs (ADR 0085).
 
@@ -155,6 +158,7 @@ class SelectorOptions:
     keeps_spot: bool = False
     late_on_spot: bool = False
     prices_by_count: bool = False
+    prices_ahead: bool = False
     most_bidders: int = 0
     probes: int = 0
     probe_rest_slots: int = 2
@@ -231,6 +235,7 @@ CROWD_FIELDS = (
     "keeps_spot",
     "late_on_spot",
     "prices_by_count",
+    "prices_ahead",
 )
 """What is on wherever counts are shown, and rests on them."""
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from spotline.application.selector.foreseeing import worths_ahead
 from spotline.application.selector.job_run import JobRun
-from spotline.application.selector.state import SelectorState
+from spotline.application.selector.state import SelectorState, SlotPhase
+from spotline.domain.crowd.shadow_prices import ShadowPrices
 from spotline.domain.events.allocation import ShadowPricesUpdated
+from spotline.domain.events.capacity import CapacityReported
 from spotline.domain.events.law import ValueTableRequested
 from spotline.domain.policies.answer import SpotWorth
 
@@ -17,13 +20,36 @@ MOST_REPRICED = 16
 
 def repriced(state: SelectorState) -> tuple[ShadowPricesUpdated, ...]:
     """The shadow prices after the first decision of a slot, where they have moved."""
-    if state.shadow is None or state.revision:
+    if state.shadow is None or state.revision or state.arrivals is not None:
         return ()
-    prices = state.shadow.moved(
+    return _moved(state, state.shadow, None)
+
+
+def repriced_ahead(
+    state: SelectorState, report: CapacityReported, *, in_turn: bool
+) -> tuple[ShadowPricesUpdated, ...]:
+    """The shadow prices with what is expected, where they have moved: once a slot's decisions are carried out.
+
+    No decision waits for them: tables of the next slot are the first that count on them. Where jobs are served
+    `in_turn` nothing is bid, and nothing expected.
+    """
+    if state.shadow is None or state.arrivals is None:
+        return ()
+    if report.slot != state.slot or state.phase is not SlotPhase.SETTLED:
+        return ()
+    share = 0.0 if in_turn else state.shadow.expected_share
+    return _moved(state, state.shadow, worths_ahead(state) if share else None)
+
+
+def _moved(
+    state: SelectorState, shadow: ShadowPrices, expected: Mapping[str, int] | None
+) -> tuple[ShadowPricesUpdated, ...]:
+    prices = shadow.moved(
         {
             quoted.quote.offering_id: quoted.quote.on_demand_price_micro_usd
             for quoted in state.current.quotes
-        }
+        },
+        expected,
     )
     if prices is None:
         return ()

@@ -14,6 +14,7 @@ from spotline.application.selector.options import SelectorOptions
 from spotline.domain.beliefs.probes import ProbeBook
 from spotline.domain.beliefs.spot_beliefs import SpotBeliefs
 from spotline.domain.beliefs.stock_beliefs import StockBeliefs
+from spotline.domain.crowd.arrivals import Arrivals
 from spotline.domain.crowd.shadow_prices import ShadowPrices
 from spotline.domain.events.event import Event
 from spotline.domain.events.forecast import ForecastIssued
@@ -71,7 +72,8 @@ class SelectorState:
     `beliefs` are those of spot counts that nobody publishes, None where plenty is assumed,
     `stock_beliefs` those of on-demand stock, None where only the past of it counts.
     `probes` are those that were sent of late. `shadow` are the shadow prices, None where tables count on none, and go by
-    what spot there is with `prices_by_count`.
+    what spot there is with `prices_by_count`. `arrivals` are jobs that came of late, None where prices
+    count on none to come.
     `heard` is the slot as it was opened, `opened` the same with the quotes that it lacked.
     """
 
@@ -89,6 +91,7 @@ class SelectorState:
     probes: ProbeBook = field(default_factory=ProbeBook)
     stock_beliefs: StockBeliefs | None = None
     shadow: ShadowPrices | None = None
+    arrivals: Arrivals | None = None
     reclaimed: frozenset[str] = frozenset()
     mode: Mode = Mode.LIVE
     offerings: dict[str, Offering] = field(default_factory=dict)
@@ -375,4 +378,5 @@ def state_at_start(options: SelectorOptions, learner: Learner) -> SelectorState:
         beliefs=SpotBeliefs() if options.beliefs else None,
         stock_beliefs=StockBeliefs() if options.stock_beliefs else None,
         shadow=ShadowPrices() if options.shadow_prices else None,
+        arrivals=Arrivals() if options.shadow_prices and options.prices_ahead else None,
     )

@@ -5,6 +5,9 @@ takes in a slot to come is one that another cannot have: it costs the dual of ca
 price. The mean of the duals of the slots cleared so far estimates that. Control by such bid prices,
 found again and again, is asymptotically optimal as jobs and capacity grow together (Talluri and van
 Ryzin, Management Science 44(11), 1998; Jasin and Kumar, Mathematics of Operations Research 37(2), 2012).
+
+A mean of few bids says little. It counts by what it was learned from, and what is expected of the slots to come
+(`fluid.py`) for the rest: credibility (Buehlmann, ASTIN Bulletin 4(3), 1967).
 """
 
 from __future__ import annotations
@@ -18,19 +21,24 @@ MEAN_SLOTS = 48
 LATE_SLOTS = 4
 # Prices are multiples of this share of the on-demand price: few distinct tables, each kept for long.
 PRICE_STEPS = 16
+# Bids of all those slots from which on their mean counts for more than what is expected: of 15 jobs a day.
+CREDIBLE_BIDS = 700
+# What would count for less than this share of a price is not looked for.
+_LEAST_SHARE = 0.05
 
 
 @dataclass(slots=True, kw_only=True)
 class ShadowPrices:
     """What was published last, and what it is made of: micro-USD per instance-hour, by offering.
 
-    `counts` (spot instances) and `worths` are by slot, of the last `MEAN_SLOTS`, from the first that
-    was cleared on.
+    `counts` (spot instances), `worths` and `bids` (jobs that bid) are by slot, of the last `MEAN_SLOTS`,
+    from the first that was cleared on.
     """
 
     published: dict[str, int] = field(default_factory=dict)
     counts: dict[int, Mapping[str, int]] = field(default_factory=dict)
     worths: dict[int, Mapping[str, int]] = field(default_factory=dict)
+    bids: dict[int, int] = field(default_factory=dict)
 
     def open(self, slot: int, counts: Mapping[str, int]) -> None:
         """Take how much spot there is in a slot; until it is cleared, more of it is worth nothing."""
@@ -39,12 +47,22 @@ class ShadowPrices:
         for old in [old for old in self.counts if old <= oldest]:
             del self.counts[old]
             self.worths.pop(old, None)
+            self.bids.pop(old, None)
 
-    def note(self, slot: int, worths: Mapping[str, int]) -> None:
+    def note(self, slot: int, worths: Mapping[str, int], bids: int = 0) -> None:
         """Take what one more instance of spot was worth in a slot; of what is not named there was enough."""
         self.worths[slot] = worths
+        self.bids[slot] = bids
 
-    def moved(self, on_demand_prices: Mapping[str, int]) -> dict[str, int] | None:
+    @property
+    def expected_share(self) -> float:
+        """What expected worths count for in a price; 0 where that would be next to nothing."""
+        share = CREDIBLE_BIDS / (CREDIBLE_BIDS + sum(self.bids.values()))
+        return share if share >= _LEAST_SHARE else 0.0
+
+    def moved(
+        self, on_demand_prices: Mapping[str, int], expected: Mapping[str, int] | None = None
+    ) -> dict[str, int] | None:
         """The prices now, None where those that are published are still near enough.
 
         The mean is that of an instance of spot: slots with more of it count for more, those without
@@ -55,11 +73,18 @@ class ShadowPrices:
         ----------
         on_demand_prices
             Micro-USD per instance-hour, of every offering that is quoted.
+        expected
+            What spot is expected to be worth in the slots to come, micro-USD per instance-hour; what is
+            not named has no price but by its mean. None: means alone count.
         """
+        share = 0.0 if expected is None else self.expected_share
         prices: dict[str, int] = {}
         for offering_id in sorted(on_demand_prices):
             dearest = on_demand_prices[offering_id]
-            mean = min(self._mean(offering_id), dearest)
+            mean = self._mean(offering_id)
+            if expected is not None and offering_id in expected:
+                mean += round(share * (expected[offering_id] - mean))
+            mean = min(mean, dearest)
             price = _stepped(
                 mean, self.published.get(offering_id, 0), max(1, dearest // PRICE_STEPS)
             )
@@ -91,7 +116,10 @@ class ShadowPrices:
     def copied(self) -> ShadowPrices:
         """The same, that no later event changes."""
         return ShadowPrices(
-            published=dict(self.published), counts=dict(self.counts), worths=dict(self.worths)
+            published=dict(self.published),
+            counts=dict(self.counts),
+            worths=dict(self.worths),
+            bids=dict(self.bids),
         )
 
 

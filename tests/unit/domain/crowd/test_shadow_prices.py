@@ -5,7 +5,12 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spotline.domain.crowd.shadow_prices import MEAN_SLOTS, PRICE_STEPS, ShadowPrices
+from spotline.domain.crowd.shadow_prices import (
+    CREDIBLE_BIDS,
+    MEAN_SLOTS,
+    PRICE_STEPS,
+    ShadowPrices,
+)
 
 EAST, WEST = "p/east/a/g", "p/west/a/g"
 ON_DEMAND = {EAST: 1_600_000, WEST: 3_200_000}
@@ -86,6 +91,40 @@ def test_a_price_is_a_multiple_of_a_step_and_next_to_the_mean(worths: list[int])
         assert abs(price - mean) <= STEP
 
 
+def test_what_is_expected_counts_the_more_the_fewer_bids_there_were() -> None:
+    prices = ShadowPrices()
+
+    assert prices.expected_share == 1.0
+    assert prices.moved(ON_DEMAND, {EAST: 8 * STEP}) == {EAST: 8 * STEP}
+    for slot in range(4):
+        prices.open(slot, {EAST: 4, WEST: 4})
+        prices.note(slot, {}, CREDIBLE_BIDS // 4)
+
+    assert prices.expected_share == 0.5
+    assert prices.moved(ON_DEMAND, {EAST: 8 * STEP}) == {EAST: 4 * STEP}
+    assert prices.moved(ON_DEMAND, {WEST: 8 * STEP}) == {WEST: 4 * STEP}
+    assert prices.moved(ON_DEMAND) is None
+
+
+def test_expected_worths_are_never_above_on_demand_and_of_many_bids_not_looked_for() -> None:
+    prices = ShadowPrices()
+
+    assert prices.moved(ON_DEMAND, {EAST: 99 * STEP}) == {EAST: ON_DEMAND[EAST]}
+    prices.open(0, {EAST: 4})
+    prices.note(0, {}, 20 * CREDIBLE_BIDS)
+    assert prices.expected_share == 0.0
+    assert prices.moved(ON_DEMAND, {EAST: 99 * STEP}) is None
+
+
+def test_bids_are_forgotten_with_their_slots() -> None:
+    prices = ShadowPrices()
+    prices.open(0, {EAST: 4})
+    prices.note(0, {}, CREDIBLE_BIDS)
+    prices.open(MEAN_SLOTS, {EAST: 4})
+
+    assert prices.expected_share == 1.0
+
+
 def test_a_copy_does_not_change() -> None:
     prices = ShadowPrices()
     priced(prices, 0, 4 * STEP)
@@ -93,5 +132,8 @@ def test_a_copy_does_not_change() -> None:
     priced(prices, 1, 12 * STEP)
 
     assert copied == ShadowPrices(
-        published={EAST: 4 * STEP}, counts={0: {EAST: 4, WEST: 4}}, worths={0: {EAST: 4 * STEP}}
+        published={EAST: 4 * STEP},
+        counts={0: {EAST: 4, WEST: 4}},
+        worths={0: {EAST: 4 * STEP}},
+        bids={0: 0},
     )
