@@ -7,7 +7,8 @@ found again and again, is asymptotically optimal as jobs and capacity grow toget
 Ryzin, Management Science 44(11), 1998; Jasin and Kumar, Mathematics of Operations Research 37(2), 2012).
 
 A mean of few bids says little. It counts by what it was learned from, and what is expected of the slots to come
-(`fluid.py`) for the rest: credibility (Buehlmann, ASTIN Bulletin 4(3), 1967).
+(`fluid.py`) for the rest: credibility (Buehlmann, ASTIN Bulletin 4(3), 1967). A fluid knows its future, and no
+launches and whole gangs: spot is worth that or more, so what is expected only raises a mean.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ class ShadowPrices:
             dearest = on_demand_prices[offering_id]
             mean = self._mean(offering_id)
             if expected is not None and offering_id in expected:
-                mean += round(share * (expected[offering_id] - mean))
+                mean += round(share * max(0, expected[offering_id] - mean))
             mean = min(mean, dearest)
             price = _stepped(
                 mean, self.published.get(offering_id, 0), max(1, dearest // PRICE_STEPS)

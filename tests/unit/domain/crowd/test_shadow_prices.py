@@ -116,6 +116,15 @@ def test_expected_worths_are_never_above_on_demand_and_of_many_bids_not_looked_f
     assert prices.moved(ON_DEMAND, {EAST: 99 * STEP}) is None
 
 
+def test_what_is_expected_only_raises_a_mean() -> None:
+    prices = ShadowPrices()
+    prices.open(0, {EAST: 4, WEST: 4})
+    prices.note(0, {EAST: 8 * STEP}, 1)
+
+    assert prices.moved(ON_DEMAND, {EAST: 0}) == {EAST: 8 * STEP}
+    assert prices.moved(ON_DEMAND, {EAST: 12 * STEP}) == {EAST: 12 * STEP}
+
+
 def test_bids_are_forgotten_with_their_slots() -> None:
     prices = ShadowPrices()
     prices.open(0, {EAST: 4})
