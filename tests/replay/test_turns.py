@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,9 +19,9 @@ from spotline.replay.handlers import handlers_of
 from spotline.replay.jobs import generated_jobs
 from spotline.replay.parts import ExactCloud, answer_in_process
 from spotline.replay.verify import verify
+from tests.fakes.hash_seeds import told_under_seeds
 from tests.fakes.recorded_run import SETTINGS, manifest_of, play, small_market
 
-ROOT = Path(__file__).resolve().parents[2]
 CROWD = {"rehearsals": 2, "clearing": True, "shadow_prices": True, "keeps_spot": True}
 
 
@@ -71,19 +67,6 @@ def test_a_log_of_turns_is_verified_as_its_manifest_says() -> None:
 
 @pytest.mark.timeout(300)
 def test_turns_do_not_depend_on_the_hash_seed() -> None:
-    told = [digest()]
-    for seed in ("1", "2"):
-        said = subprocess.run(
-            [sys.executable, "-c", "from tests.replay.test_turns import digest; print(digest())"],
-            env={
-                **os.environ,
-                "PYTHONHASHSEED": seed,
-                "PYTHONPATH": os.pathsep.join((str(ROOT / "src"), str(ROOT))),
-            },
-            check=True,
-            capture_output=True,
-            text=True,
-        )
-        told.append(said.stdout.strip())
+    told = [digest(), *told_under_seeds("tests.replay.test_turns", "digest", "1", "2")]
 
     assert len(set(told)) == 1

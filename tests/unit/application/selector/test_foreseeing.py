@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -47,21 +48,20 @@ def crowd_of(jobs: int, **options: object) -> SelectorWorld:
     return world
 
 
-def with_spot(world: SelectorWorld, instances: int) -> None:
-    """Let the open slot have so much spot."""
+def with_quotes(world: SelectorWorld, **changes: Any) -> None:
+    """Let all quotes of the open slot say something else."""
     world.state.opened = replace(
         world.state.current,
         quotes=tuple(
-            replace(
-                quoted,
-                quote=replace(
-                    quoted.quote,
-                    spot_available=Count(instances=instances, provenance=Provenance.OBSERVED),
-                ),
-            )
+            replace(quoted, quote=replace(quoted.quote, **changes))
             for quoted in world.state.current.quotes
         ),
     )
+
+
+def with_spot(world: SelectorWorld, instances: int) -> None:
+    """Let the open slot have so much spot."""
+    with_quotes(world, spot_available=Count(instances=instances, provenance=Provenance.OBSERVED))
 
 
 def expected(world: SelectorWorld, instances: int) -> int:
@@ -125,20 +125,7 @@ def test_spot_on_which_jobs_are_half_as_fast_is_worth_half() -> None:
     world = SelectorWorld(*jobs, clearing=True, shadow_prices=True, prices_ahead=True)
     world.open()
     with_spot(world, 1)
-    world.state.opened = replace(
-        world.state.current,
-        quotes=tuple(
-            replace(
-                quoted,
-                quote=replace(
-                    quoted.quote,
-                    spot_price_micro_usd=1,
-                    on_demand_price_micro_usd=1_000_000,
-                ),
-            )
-            for quoted in world.state.current.quotes
-        ),
-    )
+    with_quotes(world, spot_price_micro_usd=1, on_demand_price_micro_usd=1_000_000)
     found = worths_ahead(world.state)
 
     assert found is not None
@@ -151,19 +138,7 @@ def test_spot_on_which_jobs_are_half_as_fast_is_worth_half() -> None:
 def test_unknown_counts_have_no_price() -> None:
     world = crowd_of(3)
     world.open()
-    world.state.opened = replace(
-        world.state.current,
-        quotes=tuple(
-            replace(
-                quoted,
-                quote=replace(
-                    quoted.quote,
-                    spot_available=Count(instances=0, provenance=Provenance.UNKNOWN),
-                ),
-            )
-            for quoted in world.state.current.quotes
-        ),
-    )
+    with_quotes(world, spot_available=Count(instances=0, provenance=Provenance.UNKNOWN))
 
     assert worths_ahead(world.state) is None
 
