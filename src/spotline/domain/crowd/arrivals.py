@@ -10,6 +10,8 @@ from spotline.domain.crowd.fluid import FluidWork
 
 # Slots whose arrivals tell of those to come: a day of half-hour slots.
 ARRIVAL_SLOTS = 48
+# Of a future no more batches are drawn after so many jobs.
+MOST_DRAWN = 1_000
 
 
 @dataclass(slots=True, kw_only=True)
@@ -32,19 +34,25 @@ class Arrivals:
     def drawn(self, slot: int, slots: int, rng: np.random.Generator) -> list[FluidWork]:
         """Work that may come in the slots 1 to `slots` - 1 after a slot: like that of late, as often.
 
-        One job tells nothing of another one to come: n jobs have n - 1 gaps between them.
+        Jobs that came in one slot are a batch, and come as one. One batch tells nothing of another: n
+        slots with arrivals have n - 1 gaps between them.
         """
-        late = [work for at, work in self.jobs if at > slot - ARRIVAL_SLOTS]
-        if len(late) < 2:
+        batches: dict[int, list[FluidWork]] = {}
+        for at, work in self.jobs:
+            if at > slot - ARRIVAL_SLOTS:
+                batches.setdefault(at, []).append(work)
+        if len(batches) < 2:
             return []
         told = min(ARRIVAL_SLOTS, slot - self.since + 1)
-        coming = rng.poisson((len(late) - 1) / told, slots - 1)
-        which = rng.integers(0, len(late), int(coming.sum()))
-        begins = np.repeat(np.arange(1, slots), coming)
-        return [
-            late[at]._replace(begins=begin, due=begin + late[at].due)
-            for at, begin in zip(which.tolist(), begins.tolist(), strict=True)
-        ]
+        comes = rng.random(slots - 1) < (len(batches) - 1) / told
+        which = rng.integers(0, len(batches), slots - 1)
+        known = [batches[at] for at in sorted(batches)]
+        drawn: list[FluidWork] = []
+        for begin in range(1, slots):
+            if comes[begin - 1] and len(drawn) < MOST_DRAWN:
+                batch = known[int(which[begin - 1])]
+                drawn += [work._replace(begins=begin, due=begin + work.due) for work in batch]
+        return drawn
 
     @property
     def longest(self) -> int:

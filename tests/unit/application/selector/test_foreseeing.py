@@ -22,6 +22,8 @@ from tests.fakes.selector import SelectorWorld, job_of, market_of
 
 # Work for two instances in nearly all slots before the deadline: there is no waiting for spot.
 BUSY_SLOTS = 18.0
+# Of the 24 slots to come whose worths are averaged, 19 lie before the deadline of all jobs.
+SHARE_BEFORE_DUE = 19 / 24
 SLOW = market_of().offerings[0].offering_id
 
 
@@ -86,15 +88,12 @@ def test_scarce_spot_is_expected_to_be_worth_what_on_demand_costs_beyond_it() ->
     world = crowd_of(3)
     world.open()
 
-    assert expected(world, 4) == pytest.approx(beyond_spot(world), rel=1e-4)
+    assert expected(world, 4) == pytest.approx(SHARE_BEFORE_DUE * beyond_spot(world), rel=1e-4)
 
 
 def test_plenty_of_spot_is_expected_to_be_worth_nothing() -> None:
     world = crowd_of(3)
     world.open()
-    # Those that may come as these did would need more.
-    world.state.arrivals.jobs.clear()
-
     assert expected(world, 64) == 0
 
 
@@ -111,7 +110,8 @@ def test_jobs_like_those_of_late_are_expected_even_where_one_runs() -> None:
     world.open()
     arrivals = world.state.arrivals
     for _ in range(8):
-        arrivals.note(0, arrivals.jobs[0][1])
+        arrivals.note(1, arrivals.jobs[0][1])
+    world.state.slot = 1
 
     assert expected(world, 1) > 0
 
@@ -131,8 +131,8 @@ def test_spot_on_which_jobs_are_half_as_fast_is_worth_half() -> None:
     assert found is not None
     slow = found.pop(SLOW)
     for worth in found.values():
-        assert worth == pytest.approx(1_000_000, rel=1e-4)
-    assert slow == pytest.approx(500_000, rel=1e-4)
+        assert worth == pytest.approx(SHARE_BEFORE_DUE * 1_000_000, rel=1e-4)
+    assert slow == pytest.approx(SHARE_BEFORE_DUE * 500_000, rel=1e-4)
 
 
 def test_unknown_counts_have_no_price() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from spotline.domain.crowd.arrivals import ARRIVAL_SLOTS, Arrivals
+from spotline.domain.crowd.arrivals import ARRIVAL_SLOTS, MOST_DRAWN, Arrivals
 from spotline.domain.crowd.fluid import FluidWork
 
 WORK = FluidWork(begins=0, due=6, most=4, amount=12, where=("p/east/a/g",))
@@ -21,8 +21,9 @@ def arrivals_of(*slots: int) -> Arrivals:
     return arrivals
 
 
-def test_one_job_tells_nothing_of_another() -> None:
+def test_one_batch_tells_nothing_of_another_however_large() -> None:
     assert arrivals_of(3).drawn(3, 36, generator()) == []
+    assert arrivals_of(*[3] * 240).drawn(3, 36, generator()) == []
     assert Arrivals().drawn(0, 36, generator()) == []
 
 
@@ -31,10 +32,24 @@ def test_jobs_come_as_often_as_they_did_with_the_time_that_they_had() -> None:
     drawn = [arrivals.drawn(39, 25, generator(seed)) for seed in range(200)]
     mean = sum(map(len, drawn)) / len(drawn)
 
-    # 79 gaps in 40 slots, for 24 slots.
-    assert abs(mean - 24 * 79 / 40) < 1.5
+    # 40 slots with two jobs each have 39 gaps; for 24 slots.
+    assert abs(mean - 24 * 2 * 39 / 40) < 1.5
     assert {work.due - work.begins for works in drawn for work in works} == {6}
     assert {work.begins for works in drawn for work in works} == set(range(1, 25))
+
+
+def test_what_came_together_comes_together() -> None:
+    drawn = arrivals_of(*[0] * 30, *[20] * 30).drawn(20, 36, generator())
+    begins = [work.begins for work in drawn]
+
+    assert begins
+    assert {begins.count(begin) for begin in begins} == {30}
+
+
+def test_of_large_batches_a_bounded_number_is_drawn() -> None:
+    arrivals = arrivals_of(*[slot for slot in range(10) for _ in range(300)])
+
+    assert MOST_DRAWN <= len(arrivals.drawn(9, 144, generator())) < MOST_DRAWN + 300
 
 
 def test_equal_generators_draw_equal_arrivals() -> None:
