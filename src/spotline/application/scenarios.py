@@ -9,7 +9,6 @@ the relative changes of the recent slots drawn again, pulled back to it.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -17,6 +16,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
+from spotline.domain.drawn import generator
 from spotline.domain.events.market import SlotOpened
 from spotline.domain.market.forecast import ForecastStep, OfferingForecast
 from spotline.domain.market.offering import Quote
@@ -98,8 +98,7 @@ def sample_records(spec: ScenarioSpec) -> tuple[tuple[SlotRecord, ...], ...]:
 
 
 def _sample(spec: ScenarioSpec) -> tuple[IntArray, IntArray, RegimeChain]:
-    digest = hashlib.sha256(spec.seed.encode()).digest()
-    rng = np.random.Generator(np.random.PCG64(int.from_bytes(digest[:8], "big")))
+    rng = generator(spec.seed)
     chain = fit_chain(_past_counts(spec), spec.most_spot, _distribution_at_end(spec))
     counts = _sample_counts(spec, chain, rng)
     return counts, _sample_prices(spec, rng), chain

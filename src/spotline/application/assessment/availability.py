@@ -7,7 +7,6 @@ can have had. What is left of a law then is a chain of six states: gone or there
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -16,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spotline.domain.assessment.facts import HiredMachine
+from spotline.domain.drawn import generator
 from spotline.domain.market.law import AGE_STARTS, PPB, MarketLaw, StateSpace, mixed_law
 from spotline.domain.market.prior_laws import SLOT_S, PriorLaw, lent_by, shipped_priors
 from spotline.domain.units import PPM
@@ -119,8 +119,7 @@ def spot_paths(matrices: FloatArray, cells: int, seed: str, groups: int = 1) -> 
     Equal arguments give equal paths; a longer calendar begins with the shorter one. The paths are of
     so many `groups` of equal size, one after the other; all groups meet the same numbers.
     """
-    digest = hashlib.sha256(seed.encode()).digest()
-    rng = np.random.Generator(np.random.PCG64(int.from_bytes(digest[:8], "big")))
+    rng = generator(seed)
     paths = matrices.shape[0]
     reached = matrices.cumsum(axis=2)
     begin = np.stack([_long_run(matrix) for matrix in matrices]).cumsum(axis=1)

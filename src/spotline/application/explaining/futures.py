@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from spotline.application.scenarios import ScenarioSpec, sample_records
+from spotline.domain.drawn import generator
 from spotline.domain.events.forecast import ForecastIssued
 from spotline.domain.events.market import SlotOpened
 from spotline.domain.kernels import FloatArray, IntArray
@@ -42,7 +42,7 @@ class FutureSpec:
 def law_futures(spec: FutureSpec, table: ValueTable) -> Futures:
     """Futures of the law that a value table is solved on, from where the market is in it."""
     view, law = spec.view, table.terms.law
-    rng = np.random.Generator(np.random.PCG64(_seed(spec.seed)))
+    rng = generator(spec.seed)
     runs = np.cumsum(law.run_matrix(), axis=1)
     prices = np.cumsum(law.price_matrix(), axis=1)
     counts = np.maximum(law.run_counts() - table.terms.taken, 0)
@@ -159,7 +159,3 @@ def _drawn(cumulative: FloatArray, current: IntArray, drawn: FloatArray) -> IntA
     after: IntArray = (drawn[:, None] >= cumulative[current]).sum(axis=1)
     drawn_to: IntArray = np.minimum(after, cumulative.shape[0] - 1)
     return drawn_to
-
-
-def _seed(text: str) -> int:
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")

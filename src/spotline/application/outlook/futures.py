@@ -9,7 +9,6 @@ shorter the past. A future of more slots begins with that of fewer.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
@@ -17,6 +16,7 @@ from statistics import NormalDist
 import numpy as np
 import numpy.typing as npt
 
+from spotline.domain.drawn import generator
 from spotline.domain.events.market import SlotOpened
 from spotline.domain.market.law import MarketLaw, run_states, transitions
 from spotline.domain.market.offering import Count, Quote
@@ -86,8 +86,8 @@ def sample_futures(
     count.
     """
     past = _Past.of(history)
-    counts = _Counts(past, laws, futures, _rng(seed, "counts"))
-    prices = _Prices(past, futures, _rng(seed, "prices"))
+    counts = _Counts(past, laws, futures, generator(seed, "counts"))
+    prices = _Prices(past, futures, generator(seed, "prices"))
     shape = (len(past.ids), futures, slots)
     spot = np.empty(shape, dtype=np.int64)
     on_demand = np.empty(shape, dtype=np.int64)
@@ -105,11 +105,6 @@ def sample_futures(
             spot_known=past.last[offering_id].spot_available.known,
         )
     return MarketFutures(offerings=found, futures=futures, slots=slots)
-
-
-def _rng(seed: str, part: str) -> np.random.Generator:
-    digest = hashlib.sha256(f"{seed}\x1f{part}".encode()).digest()
-    return np.random.Generator(np.random.PCG64(int.from_bytes(digest[:8], "big")))
 
 
 # --- the past ---------------------------------------------------------------------------------

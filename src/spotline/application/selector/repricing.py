@@ -38,7 +38,7 @@ def repriced_ahead(
     if report.slot != state.slot or state.phase is not SlotPhase.SETTLED:
         return ()
     share = 0.0 if in_turn else state.shadow.expected_share
-    return _moved(state, state.shadow, worths_ahead(state) if share else None)
+    return _moved(state, state.shadow, worths_ahead(state, state.arrivals) if share else None)
 
 
 def _moved(

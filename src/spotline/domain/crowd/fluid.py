@@ -22,7 +22,10 @@ IntArray = npt.NDArray[np.int64]
 # Work that is left when it is due costs so many times what on-demand costs at most: it is never left
 # where there is a way.
 _LEFT_OVER = 3
-# Far beyond all that a way can cost, and far from overflow.
+# Micro-USD that a unit costs at most, and units of work in all: costs then stay far from overflow.
+MOST_PRICE_MICRO_USD = 10**12
+MOST_WORK = 10**15
+# Far beyond all that a way can cost.
 _NO_WAY = 1 << 50
 
 
@@ -60,8 +63,15 @@ def marginal_worths(work: Sequence[FluidWork], supply: Supply) -> IntArray:
     Raises
     ------
     ValueError
-        Work flows in slots or through offerings that the supply does not have.
+        Work flows in slots or through offerings that the supply does not have; prices are beyond
+        `MOST_PRICE_MICRO_USD`, or all work beyond `MOST_WORK`.
     """
+    dearest = max(int(supply.spot_price.max()), int(supply.on_demand_price.max()))
+    if dearest > MOST_PRICE_MICRO_USD:
+        raise ValueError(f"prices must be <= {MOST_PRICE_MICRO_USD}, was {dearest}")
+    all_work = sum(each.amount for each in work)
+    if all_work > MOST_WORK:
+        raise ValueError(f"amounts must sum to <= {MOST_WORK}, was {all_work}")
     slots, offerings = supply.spot.shape
     for each in work:
         if not 0 <= each.begins < each.due <= slots:

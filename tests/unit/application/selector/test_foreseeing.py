@@ -15,7 +15,7 @@ from spotline.domain.crowd.shadow_prices import CREDIBLE_BIDS
 from spotline.domain.events.allocation import ShadowPricesUpdated
 from spotline.domain.events.event import Event
 from spotline.domain.jobs.job import Throughput
-from spotline.domain.market.offering import Count, Provenance
+from spotline.domain.market.offering import MOST_PRICE_MICRO_USD, Count, Provenance
 from spotline.replay.handlers import selector_options
 from tests.fakes.recorded_run import SETTINGS
 from tests.fakes.selector import SelectorWorld, job_of, market_of
@@ -27,10 +27,12 @@ SHARE_BEFORE_DUE = 19 / 24
 SLOW = market_of().offerings[0].offering_id
 
 
-def crowd_of(jobs: int, **options: object) -> SelectorWorld:
-    """Jobs that arrive together on one offering, cleared, with prices ahead; slot 0 is open."""
+def crowd_of(
+    jobs: int, *, slots: int = 20, work_slots: float = BUSY_SLOTS, **options: object
+) -> SelectorWorld:
+    """Jobs that arrive together on one offering, cleared, with prices ahead; no slot is open."""
     chosen = {"clearing": True, "shadow_prices": True, "prices_ahead": True, **options}
-    market = market_of()
+    market = market_of(slots=2 * slots)
     market = replace(
         market,
         offerings=market.offerings[:1],
@@ -44,7 +46,9 @@ def crowd_of(jobs: int, **options: object) -> SelectorWorld:
         },
     )
     world = SelectorWorld(
-        *(job_of(k, work_slots=BUSY_SLOTS) for k in range(1, jobs + 1)), market=market, **chosen
+        *(job_of(k, slots=slots, work_slots=work_slots) for k in range(1, jobs + 1)),
+        market=market,
+        **chosen,
     )
     world.worth = ()
     return world
@@ -66,10 +70,15 @@ def with_spot(world: SelectorWorld, instances: int) -> None:
     with_quotes(world, spot_available=Count(instances=instances, provenance=Provenance.OBSERVED))
 
 
+def ahead(world: SelectorWorld) -> dict[str, int] | None:
+    """What is expected of the slots to come, with the arrivals that the world had."""
+    return worths_ahead(world.state, world.state.arrivals)
+
+
 def expected(world: SelectorWorld, instances: int) -> int:
     """What the one offering is expected to be worth where so much spot is there, and stays."""
     with_spot(world, instances)
-    found = worths_ahead(world.state)
+    found = ahead(world)
     assert found is not None
     (worth,) = found.values()
     return worth
@@ -126,7 +135,7 @@ def test_spot_on_which_jobs_are_half_as_fast_is_worth_half() -> None:
     world.open()
     with_spot(world, 1)
     with_quotes(world, spot_price_micro_usd=1, on_demand_price_micro_usd=1_000_000)
-    found = worths_ahead(world.state)
+    found = ahead(world)
 
     assert found is not None
     slow = found.pop(SLOW)
@@ -140,7 +149,7 @@ def test_unknown_counts_have_no_price() -> None:
     world.open()
     with_quotes(world, spot_available=Count(instances=0, provenance=Provenance.UNKNOWN))
 
-    assert worths_ahead(world.state) is None
+    assert ahead(world) is None
 
 
 def test_equal_states_expect_equal_worths() -> None:
@@ -149,21 +158,36 @@ def test_equal_states_expect_equal_worths() -> None:
         world.next_slot()
         world.open()
 
-    assert worths_ahead(worlds[0].state) == worths_ahead(worlds[1].state)
+    assert ahead(worlds[0]) == ahead(worlds[1])
 
 
 def test_deadlines_far_away_are_seen_in_longer_periods() -> None:
-    market = market_of(slots=200)
-    jobs = [job_of(k, slots=120, work_slots=110.0) for k in range(1, 4)]
-    world = SelectorWorld(
-        *jobs, market=market, clearing=True, shadow_prices=True, prices_ahead=True
+    world = crowd_of(3, slots=100, work_slots=54.0)
+    world.open()
+
+    # 324 instance-slots, and 300 of spot before they are due; in the first 36 slots it would look enough.
+    assert expected(world, 3) == pytest.approx(beyond_spot(world), rel=1e-4)
+
+
+def test_the_greatest_prices_work_and_slowness_are_no_reason_to_stop() -> None:
+    throughputs = (
+        Throughput(offering=SLOW, table=(1e-4, 1e-4)),
+        Throughput(offering="*", table=(1.0, 2.0)),
     )
+    jobs = [job_of(k, work_slots=1e6, throughputs=throughputs) for k in range(1, 4)]
+    world = SelectorWorld(*jobs, clearing=True, shadow_prices=True, prices_ahead=True)
     world.open()
     with_spot(world, 1)
-    found = worths_ahead(world.state)
+    with_quotes(
+        world,
+        spot_price_micro_usd=1,
+        on_demand_price_micro_usd=MOST_PRICE_MICRO_USD,
+    )
+    found = ahead(world)
 
     assert found is not None
-    assert max(found.values()) > 0
+    assert found.pop(SLOW) >= 0
+    assert min(found.values()) > MOST_PRICE_MICRO_USD // 2
 
 
 def test_prices_are_published_when_a_slot_has_settled_and_not_before() -> None:

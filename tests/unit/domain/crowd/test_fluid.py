@@ -10,7 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from spotline.domain.crowd.fluid import FluidWork, IntArray, Supply, marginal_worths
+from spotline.domain.crowd.fluid import (
+    MOST_PRICE_MICRO_USD,
+    MOST_WORK,
+    FluidWork,
+    IntArray,
+    Supply,
+    marginal_worths,
+)
 
 SLOTS, OFFERINGS = 4, ("p/east/a/g", "p/north/a/g", "p/west/a/g")
 PLENTY = 1_000
@@ -154,3 +161,17 @@ def test_work_that_does_not_fit_the_supply_is_refused(
 
     with pytest.raises(ValueError, match=message):
         marginal_worths([work], supply_of([[4, 0, 0]] * SLOTS))
+
+
+def test_what_could_overflow_is_refused() -> None:
+    work = FluidWork(begins=0, due=4, most=8, amount=MOST_WORK, where=OFFERINGS)
+    spot = [[4, 0, 0]] * SLOTS
+    dear = supply_of(spot, on_demand_price=(100, 100, MOST_PRICE_MICRO_USD + 1))
+
+    # One kind of work on the greatest prices there are still has its worths.
+    dearest = supply_of(spot, on_demand_price=(MOST_PRICE_MICRO_USD,) * 3)
+    assert marginal_worths([work], dearest)[0, 0] == MOST_PRICE_MICRO_USD - 10
+    with pytest.raises(ValueError, match="prices must be <="):
+        marginal_worths([work], dear)
+    with pytest.raises(ValueError, match="amounts must sum to <="):
+        marginal_worths([work, work], supply_of(spot))
