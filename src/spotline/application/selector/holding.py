@@ -102,6 +102,8 @@ def note_capacity(state: SelectorState, event: CapacityReported) -> None:
         state.phase = SlotPhase.SETTLED
         if unheeded(state):
             reopen(state, event, moment_s(state, 0))
+        elif state.settling is None or state.settling.slot != state.slot:
+            state.settling = event
         return
     _note_caps(state)
     state.affected = tuple(

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from spotline.application.selector.foreseeing import worths_ahead
 from spotline.application.selector.job_run import JobRun
-from spotline.application.selector.state import SelectorState, SlotPhase
+from spotline.application.selector.state import SelectorState
 from spotline.domain.crowd.shadow_prices import ShadowPrices
 from spotline.domain.events.allocation import ShadowPricesUpdated
 from spotline.domain.events.capacity import CapacityReported
@@ -30,12 +30,12 @@ def repriced_ahead(
 ) -> tuple[ShadowPricesUpdated, ...]:
     """The shadow prices with what is expected, where they have moved: once a slot's decisions are carried out.
 
+    The first report that a slot has settled brings them; what is decided again inside the slot does not.
+
     No decision waits for them: tables of the next slot are the first that count on them. Where jobs are served
     `in_turn` nothing is bid, and nothing expected.
     """
-    if state.shadow is None or state.arrivals is None:
-        return ()
-    if report.slot != state.slot or state.phase is not SlotPhase.SETTLED:
+    if state.shadow is None or state.arrivals is None or report is not state.settling:
         return ()
     share = 0.0 if in_turn else state.shadow.expected_share
     return _moved(state, state.shadow, worths_ahead(state, state.arrivals) if share else None)

@@ -16,6 +16,7 @@ from spotline.domain.beliefs.spot_beliefs import SpotBeliefs
 from spotline.domain.beliefs.stock_beliefs import StockBeliefs
 from spotline.domain.crowd.arrivals import Arrivals
 from spotline.domain.crowd.shadow_prices import ShadowPrices
+from spotline.domain.events.capacity import CapacityReported
 from spotline.domain.events.event import Event
 from spotline.domain.events.forecast import ForecastIssued
 from spotline.domain.events.limits import LimitSet
@@ -74,6 +75,7 @@ class SelectorState:
     `probes` are those that were sent of late. `shadow` are the shadow prices, None where tables count on none, and go by
     what spot there is with `prices_by_count`. `arrivals` are jobs that came of late, None where prices
     count on none to come.
+    `settling` is the first report with which the latest settled slot had settled.
     `heard` is the slot as it was opened, `opened` the same with the quotes that it lacked.
     """
 
@@ -92,6 +94,7 @@ class SelectorState:
     stock_beliefs: StockBeliefs | None = None
     shadow: ShadowPrices | None = None
     arrivals: Arrivals | None = None
+    settling: CapacityReported | None = None
     reclaimed: frozenset[str] = frozenset()
     mode: Mode = Mode.LIVE
     offerings: dict[str, Offering] = field(default_factory=dict)

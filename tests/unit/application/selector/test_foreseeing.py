@@ -205,6 +205,19 @@ def test_prices_are_published_when_a_slot_has_settled_and_not_before() -> None:
     assert world.state.spot_surcharge(price.offering_id) == price.micro_usd_per_instance_hour
 
 
+def test_what_is_decided_again_inside_a_slot_prices_nothing_again() -> None:
+    world = crowd_of(3)
+    world.open()
+    with_spot(world, 4)
+    first = world.grant(world.decide())
+    assert len(priced(first)) == 1
+    losing = next(run for run in world.state.running() if run.held.spot)
+    # Were they looked for again, they would be far away from what is published.
+    world.state.shadow.published = {}
+
+    assert not priced(world.lose(int(losing.job.job_id.rsplit("-", 1)[-1]), 600))
+
+
 def test_what_is_expected_fades_as_bids_are_cleared() -> None:
     world = crowd_of(3)
     world.open()
