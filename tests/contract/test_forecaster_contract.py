@@ -6,11 +6,7 @@ import copy
 import functools
 import hashlib
 import json
-import os
 import random
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -24,9 +20,9 @@ from spotline.domain.forecasting.registry import (
 )
 from spotline.domain.units import PPM
 from tests.depth import examples
+from tests.fakes.hash_seeds import said_under
 from tests.fakes.market_slots import series, slot_opened
 
-ROOT = Path(__file__).resolve().parents[2]
 HORIZON = 5
 
 pytestmark = pytest.mark.parametrize("name", forecaster_names())
@@ -256,19 +252,7 @@ print(json.dumps({name: digest(name) for name in forecaster_names()}))
 @functools.cache
 def digests_under(hash_seed: str) -> dict[str, str]:
     """Let another process hash what every forecaster says: starting one costs more than that."""
-    done = subprocess.run(
-        [sys.executable, "-c", DIGEST_PROGRAM],
-        env={
-            **os.environ,
-            "PYTHONHASHSEED": hash_seed,
-            "PYTHONPATH": os.pathsep.join((str(ROOT / "src"), str(ROOT))),
-        },
-        check=True,
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
-    return json.loads(done.stdout)
+    return json.loads(said_under(hash_seed, DIGEST_PROGRAM))
 
 
 def digest(name: str) -> str:

@@ -5,14 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
-import subprocess
-import sys
 import time
 from copy import deepcopy
 from dataclasses import replace
 from functools import lru_cache
-from pathlib import Path
 
 import pytest
 
@@ -31,8 +27,8 @@ from spotline.domain.configuration.registry import (
     source_factory,
     source_names,
 )
+from tests.fakes.hash_seeds import said_under
 
-ROOT = Path(__file__).resolve().parents[2]
 STACK = "trainer"
 
 pytestmark = pytest.mark.parametrize("name", source_names())
@@ -380,6 +376,7 @@ def test_thousand_configurations_are_answered_at_once(name):
 
 DIGEST_PROGRAM = """
 import json
+from tests.fakes.hash_seeds import said_under
 from tests.contract.test_knowledge_source_contract import digest
 from spotline.domain.configuration.registry import source_names
 print(json.dumps({name: digest(name) for name in source_names()}))
@@ -389,19 +386,7 @@ print(json.dumps({name: digest(name) for name in source_names()}))
 @lru_cache(maxsize=1)
 def digests_under(hash_seed: str) -> dict[str, str]:
     """Let another process hash what every source says: starting one costs more than that."""
-    done = subprocess.run(
-        [sys.executable, "-c", DIGEST_PROGRAM],
-        env={
-            **os.environ,
-            "PYTHONHASHSEED": hash_seed,
-            "PYTHONPATH": os.pathsep.join((str(ROOT / "src"), str(ROOT))),
-        },
-        check=True,
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
-    return json.loads(done.stdout)
+    return json.loads(said_under(hash_seed, DIGEST_PROGRAM))
 
 
 def digest(name: str) -> str:
