@@ -11,6 +11,14 @@ Research 56(3), 2008, section 3). L is convex; `joint_bound` descends on it and 
 value met. Each is exact integer arithmetic at whole prices, so each is a bound by itself, whether
 the descent has converged or not.
 
+What is shared is not instances alone. Where counts are small, gangs do not fill them: seven instances are one
+gang of four and three over. As ``sum_j n_j <= c`` implies
+
+    sum_j floor(n_j / k) <= floor(c / k)        for every size k
+
+(Chvatal, Discrete Mathematics 4(4), 1973), whole bundles of k = 1, 2, 4 and so on, up to the most
+that a job holds, have a price each.
+
 What a job may do here includes all that the services let it do, and costs no more here:
 
 * It may hold any allowed split of any allowed count on one offering at a time, within that
@@ -40,7 +48,7 @@ from spotline.domain.solvers.moving_job import (
     IntArray,
     LaidLife,
     MovingJob,
-    PerInstance,
+    PerBundle,
     SharedCapacity,
     laid_lives,
 )
@@ -51,32 +59,31 @@ FloatArray = npt.NDArray[np.float64]
 # As many cells as `window.CELL_LIMIT` allows a single program.
 CELL_LIMIT = 4096
 # Passes over all jobs, and blocks of jobs between which prices move within a pass.
-PASSES = 30
+PASSES = 60
 BLOCKS = 24
 # A bound is computed after every so many passes: it costs as much as a pass.
 _PASSES_PER_BOUND = 3
 # Shares of the prices that jobs pay while a joint schedule is looked for.
 _DECIDING_SHARES = (0.0, 0.5, 0.8, 1.0)
-# First step, as a share of the mean on-demand price for a slot that is asked for twice over.
-_STEP = 0.6
+# First step, as a share of the mean on-demand price for a slot that is asked for twice over. It falls
+# as the square of the passes left: over the number of passes so far it came less low in three times as many.
+_STEP = 0.3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class JointBound:
     """No joint schedule earns more than `upper_micro_usd`; one was found that earns `attained_micro_usd`.
 
-    `alone_micro_usd` is the sum of what each job could earn alone, the bound at no price; `spot_extra` and
-    `on_demand_extra` are the prices behind the bound, micro-USD per instance and slot, shape
-    (slots, offerings); `job_micro_usd` what each job earns at them. `exact` says that no gain was
-    rounded.
+    `alone_micro_usd` is the sum of what each job could earn alone, the bound at no price; `prices` are those
+    behind the bound, micro-USD per bundle and slot; `job_micro_usd` what each job earns at them. `exact` says
+    that no gain was rounded.
     """
 
     upper_micro_usd: int
     attained_micro_usd: int
     alone_micro_usd: int
     job_micro_usd: tuple[int, ...]
-    spot_extra: IntArray
-    on_demand_extra: IntArray
+    prices: PerBundle
     exact: bool
 
 
@@ -111,29 +118,28 @@ def joint_bound(
     """
     if passes < 0 or blocks < 1:
         raise ValueError(f"passes must be >= 0 and blocks >= 1, were {passes} and {blocks}")
-    market, priced = _shared(market)
-    lives = laid_lives(jobs, market, cell_limit)
-    prices = PerInstance.none(market)
-    alone = _evaluate(lives, market, prices, priced)
+    shared = _Shared.of(jobs, market)
+    lives = laid_lives(jobs, shared.market, cell_limit)
+    prices = shared.nothing()
+    alone = _evaluate(lives, shared, prices)
     best, best_prices = alone, prices
     if jobs and passes and alone.excess > 0:
-        descent = _Descent(lives, market, priced, blocks)
+        descent = _Descent(lives, shared, passes, blocks)
         for number in range(1, passes + 1):
             mean = descent.go_on()
             if number % _PASSES_PER_BOUND and number < passes:
                 continue
-            found = _evaluate(lives, market, mean, priced)
+            found = _evaluate(lives, shared, mean)
             if found.upper < best.upper:
                 best, best_prices = found, mean
             if found.excess <= 0 and found.slack_worth <= 0:
                 break
     return JointBound(
         upper_micro_usd=best.upper,
-        attained_micro_usd=_attained(jobs, lives, market, best_prices, priced),
+        attained_micro_usd=_attained(jobs, lives, shared, best_prices),
         alone_micro_usd=alone.upper,
         job_micro_usd=best.worth,
-        spot_extra=best_prices.spot,
-        on_demand_extra=best_prices.on_demand,
+        prices=best_prices,
         exact=best.exact,
     )
 
@@ -141,8 +147,7 @@ def joint_bound(
 def bound_at(
     jobs: Sequence[MovingJob],
     market: SharedCapacity,
-    spot_extra: IntArray,
-    on_demand_extra: IntArray,
+    prices: PerBundle,
     *,
     cell_limit: int = CELL_LIMIT,
 ) -> int:
@@ -150,61 +155,83 @@ def bound_at(
 
     Parameters
     ----------
-    spot_extra, on_demand_extra
-        Micro-USD per instance and slot, int64, shape (slots, offerings). Those of on-demand whose
-        stock changes must be 0: it is not shared.
+    prices
+        Micro-USD per bundle and slot, int64, shape (slots, offerings, sizes); of any sizes >= 1. Those of
+        on-demand whose stock changes must be 0: it is not shared.
 
     Raises
     ------
     ValueError
         A price is negative or cannot be asked, or as for `joint_bound`.
     """
-    held, priced = _shared(market)
-    for name, prices in (("spot_extra", spot_extra), ("on_demand_extra", on_demand_extra)):
-        if prices.shape != market.spot.shape or prices.dtype != np.int64:
-            raise ValueError(f"{name} must be int64 of shape {market.spot.shape}")
-        if prices.size and int(prices.min()) < 0:
-            raise ValueError(f"{name} must be >= 0 everywhere, was {int(prices.min())}")
-    if on_demand_extra[:, ~priced].any():
-        raise ValueError("on_demand_extra must be 0 where the stock changes")
-    lives = laid_lives(jobs, held, cell_limit)
-    return _evaluate(lives, held, PerInstance(spot_extra, on_demand_extra), priced).upper
+    shared = _Shared.of(jobs, market, prices.sizes)
+    shape = (*market.spot.shape, prices.sizes.size)
+    for name, extra in (("prices.spot", prices.spot), ("prices.on_demand", prices.on_demand)):
+        if extra.shape != shape or extra.dtype != np.int64:
+            raise ValueError(f"{name} must be int64 of shape {shape}")
+        if extra.size and int(extra.min()) < 0:
+            raise ValueError(f"{name} must be >= 0 everywhere, was {int(extra.min())}")
+    if prices.on_demand[:, ~shared.priced].any():
+        raise ValueError("prices.on_demand must be 0 where the stock changes")
+    lives = laid_lives(jobs, shared.market, cell_limit)
+    return _evaluate(lives, shared, prices).upper
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Shared:
+    """The market with what on-demand can be held of it, and what jobs share: bundles of each size.
+
+    `priced` says of which offerings the on-demand stock is shared.
+    """
+
+    market: SharedCapacity
+    bundles: PerBundle
+    priced: npt.NDArray[np.bool_]
+
+    @classmethod
+    def of(
+        cls, jobs: Sequence[MovingJob], market: SharedCapacity, sizes: IntArray | None = None
+    ) -> _Shared:
+        """Of bundles of `sizes`, powers of two up to the most that a job holds without."""
+        stock = market.on_demand
+        steady = np.all(stock == stock[:1], axis=0) if stock.size else np.ones(0, dtype=np.bool_)
+        held = SharedCapacity(
+            spot_price=market.spot_price,
+            on_demand_price=market.on_demand_price,
+            spot=market.spot,
+            on_demand=np.maximum.accumulate(stock, axis=0),
+        )
+        if sizes is None:
+            most = max(
+                (there.max_instances for job in jobs for there in job.programs if there), default=1
+            )
+            sizes = 2 ** np.arange(most.bit_length(), dtype=np.int64)
+        bundles = PerBundle(
+            sizes, held.spot[..., None] // sizes, held.on_demand[..., None] // sizes
+        )
+        return cls(held, bundles, np.asarray(steady, dtype=np.bool_))
+
+    def nothing(self) -> PerBundle:
+        """No price, or no use."""
+        return PerBundle.none(self.market, self.bundles.sizes)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Found:
-    """All jobs at some prices: the bound, what each earns, what they use, whether all is exact."""
+    """All jobs at some prices: the bound, what each earns, whether all is exact.
+
+    `excess` is the number of instances used that are not there, `slack_worth` what those left over cost.
+    """
 
     upper: int
     worth: tuple[int, ...]
-    used: PerInstance
     exact: bool
     excess: int
     slack_worth: int
 
 
-def _shared(market: SharedCapacity) -> tuple[SharedCapacity, npt.NDArray[np.bool_]]:
-    """The market with what on-demand can be held of it, and whether its stock is shared."""
-    stock = market.on_demand
-    steady = np.all(stock == stock[:1], axis=0) if stock.size else np.ones(0, dtype=np.bool_)
-    return (
-        SharedCapacity(
-            spot_price=market.spot_price,
-            on_demand_price=market.on_demand_price,
-            spot=market.spot,
-            on_demand=np.maximum.accumulate(stock, axis=0),
-        ),
-        np.asarray(steady, dtype=np.bool_),
-    )
-
-
-def _evaluate(
-    lives: Sequence[LaidLife],
-    market: SharedCapacity,
-    prices: PerInstance,
-    priced: npt.NDArray[np.bool_],
-) -> _Found:
-    used = PerInstance.none(market)
+def _evaluate(lives: Sequence[LaidLife], shared: _Shared, prices: PerBundle) -> _Found:
+    used = shared.nothing()
     worth = []
     all_exact = True
     for life in lives:
@@ -213,24 +240,22 @@ def _evaluate(
         worth.append(value)
         all_exact = all_exact and exact
     # Python's integers: plenty of stock at a price must not overflow. Only what is shared is priced.
+    bundles, priced = shared.bundles, shared.priced
     rows = [
-        (prices.spot.ravel(), market.spot.ravel(), used.spot.ravel()),
-        (
-            prices.on_demand[:, priced].ravel(),
-            market.on_demand[:, priced].ravel(),
-            used.on_demand[:, priced].ravel(),
-        ),
+        (prices.spot, bundles.spot, used.spot),
+        (prices.on_demand[:, priced], bundles.on_demand[:, priced], used.on_demand[:, priced]),
     ]
     paid = excess = slack = 0
     for price, count, taken in rows:
-        dear = np.flatnonzero(price)
-        paid += sum(int(price[i]) * int(count[i]) for i in dear)
-        slack += sum(int(price[i]) * max(0, int(count[i] - taken[i])) for i in dear)
+        dear = np.nonzero(price)
+        of_dear = list(zip(price[dear].tolist(), count[dear].tolist(), strict=True))
+        paid += sum(each * there for each, there in of_dear)
+        left = np.maximum(0, count - taken)[dear].tolist()
+        slack += sum(each * over for (each, _), over in zip(of_dear, left, strict=True))
         excess += int(np.maximum(0, taken - count).sum())
     return _Found(
         upper=sum(worth) + paid,
         worth=tuple(worth),
-        used=used,
         exact=all_exact,
         excess=excess,
         slack_worth=slack,
@@ -240,9 +265,8 @@ def _evaluate(
 def _attained(
     jobs: Sequence[MovingJob],
     lives: Sequence[LaidLife],
-    market: SharedCapacity,
-    prices: PerInstance,
-    priced: npt.NDArray[np.bool_],
+    shared: _Shared,
+    prices: PerBundle,
 ) -> int:
     """What a joint schedule earns: each job takes its best life of what those before it left.
 
@@ -250,13 +274,13 @@ def _attained(
     What others took looks like an interruption here, so the schedule is one that can be had. Where
     gains are rounded up or work can be lost it is no schedule: nothing is claimed.
     """
-    most = 0
+    most, market = 0, shared.market
     hardest = [
         (-lives[j].burden[0], -lives[j].burden[1], job.first_slot, j) for j, job in enumerate(jobs)
     ]
     order = [j for *_, j in sorted(hardest)]
     for share in _DECIDING_SHARES:
-        charged = _whole(prices.spot, prices.on_demand, share)
+        charged = _whole(prices.sizes, prices.spot, prices.on_demand, share)
         left = SharedCapacity(
             spot_price=market.spot_price,
             on_demand_price=market.on_demand_price,
@@ -268,12 +292,13 @@ def _attained(
             value, exact, offering, held = lives[j].best(charged, left)
             if not (exact and lives[j].lossless):
                 return 0
-            used = PerInstance.none(market)
+            used = shared.nothing()
             lives[j].count(offering, held, used)
             total += value + int((used.spot * charged.spot).sum())
             total += int((used.on_demand * charged.on_demand).sum())
-            left.spot[:] -= used.spot
-            left.on_demand[:] -= np.where(priced, used.on_demand, 0)
+            # Of size one are all instances.
+            left.spot[:] -= used.spot[..., 0]
+            left.on_demand[:] -= np.where(shared.priced, used.on_demand[..., 0], 0)
         most = max(most, total)
     return most
 
@@ -282,49 +307,66 @@ class _Descent:
     """Incremental subgradient steps on the prices, scaled by what each offering has."""
 
     def __init__(
-        self,
-        lives: Sequence[LaidLife],
-        market: SharedCapacity,
-        priced: npt.NDArray[np.bool_],
-        blocks: int,
+        self, lives: Sequence[LaidLife], shared: _Shared, passes: int, blocks: int
     ) -> None:
-        self._market = market
+        self._shared = shared
         # Every block has jobs of all times and kinds.
         blocks = min(blocks, len(lives))
         self._blocks = [lives[first::blocks] for first in range(blocks)]
         slot_s = lives[0].slot_s
-        price = market.on_demand_price.mean(axis=0) * (slot_s / S_PER_HOUR)
-        self._spot_scale = price / np.maximum(1.0, market.spot)
-        self._stock_scale = np.where(priced, price / np.maximum(1.0, market.on_demand), 0.0)
-        self._spot = np.zeros(market.spot.shape)
-        self._stock = np.zeros(market.spot.shape)
-        self._passes = 0
+        bundles = shared.bundles
+        price = shared.market.on_demand_price.mean(axis=0) * (slot_s / S_PER_HOUR)
+        of_bundle = price[:, None] * bundles.sizes
+        self._spot_scale = of_bundle * _weights(bundles.spot, bundles.sizes)
+        self._stock_scale = np.where(
+            shared.priced[:, None], of_bundle * _weights(bundles.on_demand, bundles.sizes), 0.0
+        )
+        self._spot = np.zeros(bundles.spot.shape)
+        self._stock = np.zeros(bundles.spot.shape)
+        self._passes, self._most = 0, passes
 
-    def go_on(self) -> PerInstance:
+    def go_on(self) -> PerBundle:
         """Pass over all jobs once; the mean of the prices on the way."""
+        step = _STEP * (1.0 - self._passes / self._most) ** 2
         self._passes += 1
-        step = _STEP / self._passes
         share = 1.0 / len(self._blocks)
+        bundles = self._shared.bundles
         spot_sum, stock_sum = np.zeros_like(self._spot), np.zeros_like(self._stock)
         for block in self._blocks:
-            prices = _whole(self._spot, self._stock)
-            used = PerInstance.none(self._market)
+            prices = _whole(bundles.sizes, self._spot, self._stock)
+            used = self._shared.nothing()
             for life in block:
                 _, _, offering, held = life.best(prices)
                 life.count(offering, held, used)
-            over = used.spot - self._market.spot * share
+            over = used.spot - bundles.spot * share
             self._spot = np.maximum(0.0, self._spot + step * self._spot_scale * over)
-            over = used.on_demand - self._market.on_demand * share
+            over = used.on_demand - bundles.on_demand * share
             self._stock = np.maximum(0.0, self._stock + step * self._stock_scale * over)
             spot_sum += self._spot
             stock_sum += self._stock
-        return _whole(spot_sum, stock_sum, share)
+        return _whole(bundles.sizes, spot_sum, stock_sum, share)
+
+
+def _weights(bundles: IntArray, sizes: IntArray) -> FloatArray:
+    """Share of a price that a price moves for one bundle too many, shape of `bundles`.
+
+    The more of the instances a size leaves over, the more it adds to what their price says.
+    """
+    instances = bundles[..., :1]
+    over = (instances - bundles * sizes) / np.maximum(1, instances)
+    over[..., 0] = 1.0
+    return over / np.maximum(1, bundles)
 
 
 def _whole(
-    spot: FloatArray | IntArray, stock: FloatArray | IntArray, share: float = 1.0
-) -> PerInstance:
+    sizes: IntArray,
+    spot: FloatArray | IntArray,
+    stock: FloatArray | IntArray,
+    share: float = 1.0,
+) -> PerBundle:
     """Whole prices, a share of these, rounded down."""
-    return PerInstance(
-        np.floor(spot * share).astype(np.int64), np.floor(stock * share).astype(np.int64)
+    return PerBundle(
+        sizes,
+        np.floor(spot * share).astype(np.int64),
+        np.floor(stock * share).astype(np.int64),
     )

@@ -63,16 +63,21 @@ class SharedCapacity:
 
 
 @dataclass(slots=True, eq=False)
-class PerInstance:
-    """One number per slot and offering, of spot and of on-demand: surcharges, or what is used."""
+class PerBundle:
+    """One number per slot, offering and size, of spot and of on-demand: surcharges, or what is used.
 
+    Of n instances that a job holds ``n // size`` are whole bundles of a size.
+    """
+
+    sizes: IntArray
     spot: IntArray
     on_demand: IntArray
 
     @classmethod
-    def none(cls, market: SharedCapacity) -> PerInstance:
+    def none(cls, market: SharedCapacity, sizes: IntArray) -> PerBundle:
         """Nothing anywhere."""
-        return cls(np.zeros_like(market.spot), np.zeros_like(market.spot))
+        shape = (*market.spot.shape, sizes.size)
+        return cls(sizes, np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64))
 
 
 def laid_lives(
@@ -112,6 +117,7 @@ class LaidLife:
         self._cell_limit = cell_limit
         self.lossless = not any(program.lost_s for program in known)
         self._places = _places_of(job, known[0])
+        self._most = known[0].max_instances
 
     @property
     def burden(self) -> tuple[int, int]:
@@ -120,7 +126,7 @@ class LaidLife:
         return int(places.kind_s[:, GROW].max()), int((places.spot + places.on_demand).min())
 
     def best(
-        self, prices: PerInstance, left: SharedCapacity | None = None
+        self, prices: PerBundle, left: SharedCapacity | None = None
     ) -> tuple[int, bool, IntArray, IntArray]:
         """What the job earns at most at these prices, and where and what it then holds by slot.
 
@@ -134,19 +140,24 @@ class LaidLife:
         quotes = Quotes(
             market.spot_price[span],
             market.on_demand_price[span],
-            prices.spot[span],
-            prices.on_demand[span],
+            _by_count(prices.spot[span], prices.sizes, self._most),
+            _by_count(prices.on_demand[span], prices.sizes, self._most),
             market.spot[span],
             market.on_demand[span],
         )
         return best_moving_life(self._places, quotes, self._cell_limit)
 
-    def count(self, offering: IntArray, held: IntArray, used: PerInstance) -> None:
+    def count(self, offering: IntArray, held: IntArray, used: PerBundle) -> None:
         """Add what a schedule holds to `used`."""
         slots = np.flatnonzero(offering != IDLE)
         at = (self._first + slots, offering[slots])
-        used.spot[at] += self._places.spot[held[slots]]
-        used.on_demand[at] += self._places.on_demand[held[slots]]
+        used.spot[at] += self._places.spot[held[slots], None] // used.sizes
+        used.on_demand[at] += self._places.on_demand[held[slots], None] // used.sizes
+
+
+def _by_count(prices: IntArray, sizes: IntArray, most: int) -> IntArray:
+    """What 0 to `most` instances cost of bundles, shape (slots, offerings, most + 1)."""
+    return prices @ (np.arange(most + 1) // sizes[:, None])
 
 
 def _places_of(job: MovingJob, program: JobProgram) -> LifePlaces:

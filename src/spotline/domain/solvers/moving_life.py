@@ -59,7 +59,7 @@ class LifePlaces(NamedTuple):
 
 
 class Quotes(NamedTuple):
-    """Of each slot and offering; prices per instance-hour, surcharges per instance and slot."""
+    """Of each slot and offering; prices per instance-hour, surcharges per slot by the count held."""
 
     spot_price: IntArray
     on_demand_price: IntArray
@@ -193,8 +193,8 @@ def lay_paid(places: LifePlaces, quotes: Quotes) -> tuple[IntArray, BoolArray]:
                 paid[t, o, c] = (
                     cost(quotes.spot_price[t, o], spot, places.slot_s)
                     + cost(quotes.on_demand_price[t, o], on_demand, places.slot_s)
-                    + quotes.spot_extra[t, o] * spot
-                    + quotes.on_demand_extra[t, o] * on_demand
+                    + quotes.spot_extra[t, o, spot]
+                    + quotes.on_demand_extra[t, o, on_demand]
                 )
     return paid, usable
 

@@ -28,6 +28,7 @@ META = {
     "information": "full",
     "fairness": 1.0,
     "most_bidders": 400,
+    "bound_passes": 60,
 }
 
 
@@ -156,7 +157,13 @@ def test_cells_of_all_runs_stand_in_the_order_they_are_asked_for() -> None:
 
 @pytest.mark.parametrize(
     ("name", "other"),
-    [("seeds", [1, 2]), ("shadow_prices", False), ("fairness", 2.0), ("most_bidders", 0)],
+    [
+        ("seeds", [1, 2]),
+        ("shadow_prices", False),
+        ("fairness", 2.0),
+        ("most_bidders", 0),
+        ("bound_passes", 30),
+    ],
 )
 def test_a_run_with_other_options_is_refused(name: str, other: object) -> None:
     with pytest.raises(ContractError, match=name):

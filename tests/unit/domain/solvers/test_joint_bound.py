@@ -21,7 +21,7 @@ from spotline.domain.jobs.migration import (
 from spotline.domain.jobs.program import Holding, JobProgram
 from spotline.domain.policies.replay import SlotRecord, clairvoyant_optimum
 from spotline.domain.solvers.joint_bound import bound_at, joint_bound
-from spotline.domain.solvers.moving_job import MovingJob, SharedCapacity
+from spotline.domain.solvers.moving_job import MovingJob, PerBundle, SharedCapacity
 from spotline.domain.units import cost_micro_usd
 from tests.depth import examples
 
@@ -110,6 +110,12 @@ def _programs(deadlines: st.SearchStrategy[int]) -> st.SearchStrategy[JobProgram
     )
 
 
+gangs = st.builds(
+    _program,
+    busy_slots=st.integers(1, 6),
+    value=st.integers(1_000_000, 18_000_000),
+    counts=st.just((2,)),
+)
 programs = _programs(st.just(SLOTS))
 soft_too = _programs(st.integers(1, SLOTS))
 
@@ -124,7 +130,8 @@ def _schedules(job: MovingJob, market: SharedCapacity) -> tuple[np.ndarray, np.n
     choices = [NOT_PLACED] + [
         PlacedHolding(offering=offering, holding=holding)
         for offering in range(OFFERINGS)
-        for holding in (Holding(spot=1), Holding(on_demand=1))
+        for count in program.allowed_counts
+        for holding in (Holding(spot=n, on_demand=count - n) for n in range(count + 1))
     ]
     table = equal_migrations(OFFERINGS, MigrationCost(overhead_s=MIGRATE_S, cost_micro_usd=FEE))
     worth, used = [], []
@@ -201,6 +208,37 @@ def test_no_schedule_of_two_jobs_earns_more(
     assert bound.attained_micro_usd <= bound.upper_micro_usd
 
 
+@settings(max_examples=examples(40, fewest=10), deadline=None)
+@given(
+    grid=st.lists(
+        st.lists(st.sampled_from([0, 2, 3]), min_size=OFFERINGS, max_size=OFFERINGS),
+        min_size=SLOTS,
+        max_size=SLOTS,
+    ),
+    price=prices,
+    first=gangs,
+    second=st.one_of(gangs, programs),
+    stock=st.sampled_from([1, 3]),
+)
+def test_no_schedule_of_gangs_earns_more(
+    grid: list[list[int]], price: list[list[int]], first: JobProgram, second: JobProgram, stock: int
+) -> None:
+    market = _market(grid, price, stock)
+    jobs = [_job("a", first), _job("b", second)]
+    assert _best_pair(jobs, market) <= joint_bound(jobs, market).upper_micro_usd
+
+
+def test_half_a_gang_is_worth_nothing() -> None:
+    # Three instances of spot for two gangs of two, on-demand above what either is worth.
+    market = _market([[3, 0]] * SLOTS, [[1_000_000, 1_000_000]] * SLOTS)
+    program = _program(5, 6_000_000, counts=(2,))
+    jobs = [_job("a", program), _job("b", program)]
+    best = _best_pair(jobs, market)
+    assert best == 6_000_000 - 3 * 2 * 500_000
+    # By instances alone each could have half of what it lacks: a fourth more than one can earn.
+    assert best <= joint_bound(jobs, market).upper_micro_usd < best + best // 10
+
+
 def test_a_job_that_is_late_may_run_on_spot() -> None:
     # There is none until the soft deadline has passed, and on-demand costs more than it saves.
     market = _market([[0, 0], [0, 0], [1, 0], [1, 0]], [[800_000, 800_000]] * SLOTS)
@@ -220,7 +258,7 @@ def test_two_jobs_that_want_one_spot_instance_are_bounded_by_what_they_can_share
     # Integer programs have a gap; prices must close most of what sharing costs.
     assert best <= bound.upper_micro_usd < best + best // 10
     assert bound.attained_micro_usd == best
-    assert bound.spot_extra.any()
+    assert bound.prices.spot.any()
 
 
 # --- nothing shared -----------------------------------------------------------------------------
@@ -261,7 +299,7 @@ def test_with_ample_capacity_the_bound_is_the_sum_of_single_optima(
     alone = [joint_bound([job], market).upper_micro_usd for job in jobs]
     assert bound.upper_micro_usd == bound.attained_micro_usd == sum(alone)
     assert list(bound.job_micro_usd) == alone
-    assert not bound.spot_extra.any()
+    assert not bound.prices.spot.any()
 
 
 @settings(max_examples=examples(15), deadline=None)
@@ -276,9 +314,9 @@ def test_more_capacity_never_lowers_the_bound_at_equal_prices(
 ) -> None:
     less, more = _market(grid, price), _market([[n + 1 for n in row] for row in grid], price)
     jobs = [_job(f"j{number}", program) for number, program in enumerate(chosen)]
-    dear = np.full((SLOTS, OFFERINGS), extra, dtype=np.int64)
-    free = np.zeros_like(dear)
-    assert bound_at(jobs, less, dear, free) <= bound_at(jobs, more, dear, free)
+    dear = PerBundle.none(less, np.array([1, 2]))
+    dear.spot[:] = extra
+    assert bound_at(jobs, less, dear) <= bound_at(jobs, more, dear)
 
 
 # --- moves, grids, bad input --------------------------------------------------------------------
@@ -333,6 +371,7 @@ def test_bad_input_says_what_is_wrong() -> None:
         joint_bound([MovingJob(job_id="a", programs=(program,), first_slot=0, migrate_s=0)], market)
     with pytest.raises(ValueError, match="must lie within the market"):
         joint_bound([_job("a", program, first_slot=1)], market)
-    wrong = np.full((SLOTS, OFFERINGS), -1, dtype=np.int64)
-    with pytest.raises(ValueError, match="spot_extra must be >= 0"):
-        bound_at([], market, wrong, np.zeros_like(wrong))
+    wrong = PerBundle.none(market, np.array([1]))
+    wrong.spot[:] = -1
+    with pytest.raises(ValueError, match=r"prices.spot must be >= 0"):
+        bound_at([], market, wrong)
