@@ -1,23 +1,26 @@
-"""One slot of all tasks in turn: least slack first, and no job gives up what it holds.
+"""One slot of all tasks in turn: least slack first, and no job gives up the spot that it holds.
 
 A crowd's tables wait for spot that others take. Here no job counts on spot that comes: it keeps the
 spot that it holds, takes what is left at home, goes where spot is idle if its deadline stays safe on
 the way, waits while it has slack, and buys on-demand, where that is cheapest, when it has none left.
 That is list scheduling by least slack (least laxity first: Dertouzos and Mok, IEEE Transactions on
 Software Engineering 15(12), 1989), without preemption, on machines of two prices in many places.
+A hard deadline that only on-demand can still meet comes before all others, and takes what jobs that may be late hold
+of it where there is no other.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from spotline.application.allocation.messages import AllocateRequest, Alternative, JobTask
+from spotline.application.allocation.messages import AllocateRequest, Alternative
 from spotline.application.allocation.seats import Bidder, Seat, TaskPlace, seat_with
 from spotline.application.allocation.slot import Slot
 from spotline.application.allocation.tasks import can_hold, is_late, is_saved
 from spotline.domain.crowd.bids import Option
-from spotline.domain.jobs.program import Holding
+from spotline.domain.jobs.program import IDLE, Holding
 from spotline.domain.jobs.progress import overhead_s
 from spotline.domain.market.offering import Quote
 from spotline.domain.policies.contention import ResidualCapacity
@@ -31,17 +34,22 @@ DEAR_SPOT_PPM = 600_000
 
 @dataclass(slots=True, kw_only=True)
 class _Left:
-    """What those served before leave, by offering; all that jobs hold is kept for them."""
+    """What those served before leave, by offering; all that jobs hold is kept for them.
+
+    Of on-demand, `lent` is kept for jobs whose deadline is soft, and `owed` is what hard ones took of it.
+    """
 
     spot: dict[str, int] = field(default_factory=dict)
     on_demand: dict[str, int] = field(default_factory=dict)
     kept: dict[str, Holding] = field(default_factory=dict)
+    lent: Counter[str] = field(default_factory=Counter)
+    owed: Counter[str] = field(default_factory=Counter)
 
     @classmethod
-    def of(cls, tasks: Sequence[JobTask], residual: ResidualCapacity) -> _Left:
+    def of(cls, homes: Sequence[TaskPlace], residual: ResidualCapacity) -> _Left:
         left = cls()
-        for task in tasks:
-            held = task.holding
+        for home in homes:
+            task, held = home.task, home.task.holding
             spot, on_demand = left._at(held.offering_id, residual)
             # Of spot that was taken back in part, those served first keep theirs whole.
             kept = Holding(
@@ -51,6 +59,8 @@ class _Left:
             left.spot[held.offering_id] = spot - kept.spot
             left.on_demand[held.offering_id] = on_demand - kept.on_demand
             left.kept[task.job.job_id] = kept
+            if _lends(home):
+                left.lent[held.offering_id] += kept.on_demand
             for offering_id in (task.offering_id, *(a.offering_id for a in task.alternatives)):
                 left._at(offering_id, residual)
         return left
@@ -59,17 +69,29 @@ class _Left:
         spot = self.spot.setdefault(offering_id, residual.spot(offering_id))
         return spot, self.on_demand.setdefault(offering_id, residual.on_demand(offering_id))
 
-    def release(self, task: JobTask) -> None:
-        """Give back what was kept for a task that is served now."""
-        kept = self.kept[task.job.job_id]
-        self.spot[task.holding.offering_id] += kept.spot
-        self.on_demand[task.holding.offering_id] += kept.on_demand
+    def release(self, home: TaskPlace) -> None:
+        """Give back what was kept for a task that is served now, less what it must give up."""
+        kept, at = self.kept[home.task.job.job_id], home.task.holding.offering_id
+        self.spot[at] += kept.spot
+        self.on_demand[at] += kept.on_demand
+        if _lends(home):
+            self.lent[at] -= kept.on_demand
+            # Who comes last gives up first.
+            given = max(0, self.owed[at] - self.lent[at])
+            self.owed[at] -= given
+            self.on_demand[at] -= given
 
     def take(self, option: Option) -> None:
         """Serve a task; on-demand that it holds stays where the stock has run out."""
         self.spot[option.offering_id] -= option.spot
         on_demand = self.on_demand[option.offering_id]
         self.on_demand[option.offering_id] = max(0, on_demand - option.on_demand)
+
+    def borrow(self, option: Option) -> None:
+        """Let a task have of on-demand what is kept for soft deadlines too."""
+        lacks = max(0, option.on_demand - self.on_demand[option.offering_id])
+        self.owed[option.offering_id] += lacks
+        self.on_demand[option.offering_id] += lacks
 
 
 def served_in_turn(
@@ -80,12 +102,12 @@ def served_in_turn(
     `residual` is what there is for all of them; it is not changed.
     """
     slot = Slot(request, residual, in_turn=True)
-    left = _Left.of(request.tasks, residual)
     homes = [slot.home(task, quotes) for task in request.tasks]
+    left = _Left.of(homes, residual)
     found: dict[str, tuple[Bidder, Seat]] = {}
     # What is late has no slack, and has what all others leave.
-    for home in sorted(homes, key=lambda home: is_late(request, home.view)):
-        left.release(home.task)
+    for home in sorted(homes, key=lambda home: (is_late(request, home.view), not _must_buy(home))):
+        left.release(home)
         turn = _Turn(request=request, slot=slot, quotes=quotes, left=left, home=home)
         place, seat = turn.served()
         left.take(seat.option)
@@ -107,18 +129,32 @@ class _Turn:
 
     def served(self) -> tuple[TaskPlace, Seat]:
         """Where the task's job runs in the slot, and what it holds there."""
-        home = self.home
-        at_home = self.slot.seat(
-            home,
-            min(self.left.spot[home.offering_id], home.view.spot_available),
-            min(self.left.on_demand[home.offering_id], home.view.on_demand_available),
+        at_home = self._at_home(self.left.on_demand[self.home.offering_id])
+        if at_home.option.spot == self._most:
+            return self.home, at_home
+        if self._may_go():
+            there = self._to_idle_spot()
+            if there is None and not at_home.option.spot:
+                there = self._cheapest(at_home)
+            if there is not None:
+                return there
+        if not at_home.option.safe and _must_buy(self.home):
+            at_home = self._borrowed()
+        return self.home, at_home
+
+    def _at_home(self, on_demand: int) -> Seat:
+        home, spot = self.home, self.left.spot[self.home.offering_id]
+        view = home.view
+        return self.slot.seat(
+            home, min(spot, view.spot_available), min(on_demand, view.on_demand_available)
         )
-        if at_home.option.spot == self._most or not self._may_go():
-            return home, at_home
-        there = self._to_idle_spot()
-        if there is None and not at_home.option.spot:
-            there = self._cheapest(at_home)
-        return there or (home, at_home)
+
+    def _borrowed(self) -> Seat:
+        """What a hard deadline needs of on-demand at home, that of soft ones included."""
+        at = self.home.offering_id
+        seat = self._at_home(self.left.on_demand[at] + self.left.lent[at] - self.left.owed[at])
+        self.left.borrow(seat.option)
+        return seat
 
     def _may_go(self) -> bool:
         view = self.home.view
@@ -178,6 +214,16 @@ class _Turn:
             default=0,
         )
         return quote.spot_price_micro_usd * PPM > cheapest * DEAR_SPOT_PPM
+
+
+def _lends(home: TaskPlace) -> bool:
+    """Whether a job gives on-demand up to hard deadlines; where stock may run out, all keep what they hold."""
+    return not (home.view.program.hard or home.view.reserve_slots)
+
+
+def _must_buy(home: TaskPlace) -> bool:
+    """Whether a hard deadline is no longer sure if the job holds nothing in this slot."""
+    return home.view.program.hard and not is_safe(home.view, IDLE)
 
 
 def _may_hold(place: TaskPlace, held: Holding) -> bool:

@@ -111,6 +111,7 @@ def lots(answers: Sequence[JobAnswer]) -> list[tuple[Lot, ...]]:
 
 
 ON_SPOT = (Lot(offering_id=EAST, spot=4),)
+ON_DEMAND = (Lot(offering_id=EAST, on_demand=4),)
 
 
 def test_who_comes_first_is_served_first() -> None:
@@ -189,6 +190,25 @@ def test_a_soft_deadline_is_guarded_too() -> None:
     (answer,) = served(task("a", elapsed=11, late_slots=8), quotes=[quote(EAST, 0)])
 
     assert answer.lots == (Lot(offering_id=EAST, on_demand=4),)
+
+
+def test_who_must_buy_for_a_hard_deadline_takes_what_soft_ones_hold() -> None:
+    # All there is in stock is held by jobs that may be late, and who holds it has less slack.
+    soft = [task(name, elapsed=12, late_slots=8, on_demand=4) for name in "ab"]
+    hard = task("c", elapsed=10)
+    answers = served(*soft, hard, quotes=[quote(EAST, 0, stock=8)])
+
+    # The last to be served gives up what it holds.
+    assert lots(answers) == [ON_DEMAND, (), ON_DEMAND]
+
+
+def test_who_has_slack_takes_nothing_that_others_hold() -> None:
+    soft = task("a", elapsed=12, late_slots=8, on_demand=4)
+    early = task("b", elapsed=2, policy="on_demand_only")
+    also_hard = task("c", elapsed=12, on_demand=4)
+
+    assert lots(served(soft, early, quotes=[quote(EAST, 0, stock=4)])) == [ON_DEMAND, ()]
+    assert lots(served(also_hard, early, quotes=[quote(EAST, 0, stock=4)])) == [ON_DEMAND, ()]
 
 
 def test_on_demand_is_bought_where_it_is_cheapest() -> None:
@@ -275,7 +295,6 @@ def test_where_tenants_weigh_unlike_bids_are_cleared() -> None:
 
 # Two soft deadlines whose tables would rather wait for spot than buy what just meets them.
 PATIENT = replace(request_of_two(spot=0, priced=False, nets=False), serves_in_turn=True)
-ON_DEMAND = (Lot(offering_id=EAST, on_demand=4),)
 
 
 def test_bids_that_are_cleared_after_all_are_those_of_a_smaller_crowd() -> None:
@@ -372,3 +391,26 @@ def test_who_comes_later_changes_nothing_for_who_came_before(request: AllocateRe
         return
     whole = allocate(request).answers
     assert allocate(replace(request, tasks=tuple(before))).answers == whole[:-1]
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(
+    before=st.lists(st.tuples(st.integers(0, 13), st.booleans()), max_size=3),
+    after=st.lists(st.tuples(st.integers(0, 13), st.booleans()), max_size=3),
+    stock=st.integers(4, 20),
+)
+def test_a_hard_deadline_never_waits_for_on_demand_that_soft_ones_hold(
+    before: list[tuple[int, bool]], after: list[tuple[int, bool]], stock: int
+) -> None:
+    left, soft = stock, []
+    for number, (elapsed, holds) in enumerate([*before, *after]):
+        held = 4 if holds and left >= 4 else 0
+        left -= held
+        soft.append(task(f"s{number}", elapsed=elapsed, late_slots=8, on_demand=held))
+    hard = task("h", elapsed=10)
+    crowd = [*soft[: len(before)], hard, *soft[len(before) :]]
+
+    answers = served(*crowd, quotes=[quote(EAST, 0, stock=stock)])
+
+    assert answers[len(before)].lots == ON_DEMAND
+    assert sum(lot.on_demand for answer in answers for lot in answer.lots) <= stock
