@@ -42,12 +42,12 @@ def worths_ahead(state: SelectorState, arrivals: Arrivals) -> dict[str, int] | N
     offering has a count. Where one job runs alone, only those that may come are counted, like the `arrivals` of
     late: what it needs itself its value table knows.
     """
-    speeds = Speeds.of(state)
+    speeds = _Speeds.of(state)
     market = _Market.of(state, speeds)
     if not market.quotes:
         return None
     running = [run for run in state.running() if run.first_slot >= 0]
-    left = [found for run in running if (found := work_left(state, run, speeds)) is not None]
+    left = [found for run in running if (found := _work_left(state, run, speeds)) is not None]
     if len(running) < 2:
         left = []
     rng = generator("worths ahead", state.slot)
@@ -72,13 +72,13 @@ def note_arrival(state: SelectorState, run: JobRun) -> None:
     """Take a job that was admitted in this slot, where prices count on those to come."""
     if state.arrivals is None:
         return
-    work = work_left(state, run, Speeds.of(state))
+    work = _work_left(state, run, _Speeds.of(state))
     if work is not None:
         state.arrivals.note(state.slot, work)
 
 
 @dataclass(slots=True, kw_only=True)
-class Speeds:
+class _Speeds:
     """How fast jobs are where they can run, each as a share of the most that its largest count does.
 
     `market` is the instance type of each offering, by id.
@@ -90,7 +90,7 @@ class Speeds:
     )
 
     @classmethod
-    def of(cls, state: SelectorState) -> Speeds:
+    def of(cls, state: SelectorState) -> _Speeds:
         """On the offerings of a market."""
         return cls(
             market={name: offering.instance_type for name, offering in state.offerings.items()}
@@ -127,7 +127,7 @@ class Speeds:
         return mean
 
 
-def work_left(state: SelectorState, run: JobRun, speeds: Speeds) -> FluidWork | None:
+def _work_left(state: SelectorState, run: JobRun, speeds: _Speeds) -> FluidWork | None:
     """What is left of a running job before its deadline; None where that has passed."""
     program = run.compiled
     left = program.work_quanta - run.state.progress_quanta
@@ -162,7 +162,7 @@ class _Market:
     speeds: FloatArray
 
     @classmethod
-    def of(cls, state: SelectorState, speeds: Speeds) -> _Market:
+    def of(cls, state: SelectorState, speeds: _Speeds) -> _Market:
         quotes = tuple(
             sorted(
                 (
