@@ -12,6 +12,8 @@ from typing import Annotated, Any
 import typer
 
 RECORDED_DATA = Path("../shared/data")
+# Columns of a table in a log or a pipe, which has no width of its own.
+_LOG_COLUMNS = 200
 
 DataOption = Annotated[
     Path, typer.Option(envvar="SPOTLINE_DATA", help="Directory of the recorded data.")
@@ -21,10 +23,13 @@ ReportOption = Annotated[Path | None, typer.Option(help="Write a Markdown report
 
 
 def open_console() -> Any:
-    """A console that colours no numbers and never cuts a line."""
+    """A console that colours no numbers and never cuts a line; a table only where a terminal is too narrow."""
     from rich.console import Console
 
-    return Console(highlight=False, soft_wrap=True)
+    console = Console(highlight=False, soft_wrap=True)
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console.width = _LOG_COLUMNS
+    return console
 
 
 def teller(console: Any) -> Callable[[str], None]:

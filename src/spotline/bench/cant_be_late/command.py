@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from spotline.bench.command_options import open_console
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -75,10 +77,9 @@ def cant_be_late(
 
 
 def _print(result: Mapping[str, Any]) -> None:
-    from rich.console import Console
     from rich.table import Table
 
-    console = Console(highlight=False)
+    console = open_console()
     # One pool says nothing about how far pools differ.
     several = len(result["pools"]) > 1
     low, _, high = result["score_interval"]
@@ -87,7 +88,6 @@ def _print(result: Mapping[str, Any]) -> None:
         f"{result['policy']} on {result['grid']}: score {result['score']:.2f}{spread}, "
         f"{result['misses']} misses in {result['runs']:,} runs, "
         f"mean cost {result['mean_cost_usd']:.2f} USD",
-        soft_wrap=True,
     )
     table = Table("overhead, h", "deadline, h", "score", "misses")
     for variant in result["variants"]:

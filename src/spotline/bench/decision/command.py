@@ -8,6 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
+from spotline.bench.command_options import open_console
+
 
 def decision(
     json_path: Annotated[
@@ -33,10 +35,9 @@ def decision(
 
 
 def _print(report: dict[str, Any]) -> None:
-    from rich.console import Console
     from rich.table import Table
 
-    console = Console(highlight=False)
+    console = open_console()
     machine = report["machine"]
     console.print(
         f"{machine['platform']}, Python {machine['python']}, one of {machine['cores']} cores"
