@@ -21,7 +21,7 @@ from spotline.domain.crowd.clearing import clear
 from spotline.domain.crowd.fairness import clear_fairly
 from spotline.domain.crowd.tenants import SlotFairness
 from spotline.domain.crowd.yielding import Claim, yielded_to
-from spotline.domain.policies.answer import SpotWorth
+from spotline.domain.policies.answer import DecisionReason, SpotWorth
 from spotline.domain.policies.contention import ResidualCapacity
 from spotline.domain.units import S_PER_HOUR
 
@@ -142,7 +142,7 @@ def _bidden(request: AllocateRequest) -> _Bidden:
     slot = Slot(request, residual)
     bidders = [slot.bidder(task, quotes) for task in request.tasks]
     scarce = slot.scarce(bidders)
-    offers = [slot.seats(bidder, scarce) for bidder in bidders]
+    offers = slot.offers(bidders, scarce)
     bidden = _Bidden(bidders=bidders, offers=offers, capacity=kept_aside(bidders, offers, scarce))
     if limits is None:
         return bidden
@@ -153,10 +153,10 @@ def _bidden(request: AllocateRequest) -> _Bidden:
     ]
     if limits.allow(chosen):
         return replace(bidden, found=found)
-    offers = [slot.seats(bidder, scarce, limits.bounded) for bidder in bidders]
+    offers = slot.offers(bidders, scarce, limits.bounded)
     capacity = limits.bounding(kept_aside(bidders, offers, scarce))
     for bidder, seats in zip(bidders, offers, strict=True):
-        seats.append(slot.rest(bidder))
+        seats.append(slot.rest(bidder.places[0], DecisionReason.BUDGET))
         for seat in seats:
             seat.option = limits.told(bidder, seat.option)
     return _Bidden(bidders=bidders, offers=offers, capacity=capacity, is_coupled=True)

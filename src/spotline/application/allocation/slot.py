@@ -30,10 +30,11 @@ from spotline.application.allocation.tasks import (
     may_move,
     move_margin_micro_usd,
     moved_task,
+    must_buy,
     task_answer,
     task_view,
 )
-from spotline.domain.crowd.bids import Capacity, Option
+from spotline.domain.crowd.bids import Capacity, Option, takes_of
 from spotline.domain.jobs.lot import holding_of
 from spotline.domain.jobs.program import IDLE
 from spotline.domain.market.offering import Quote
@@ -189,9 +190,30 @@ class Slot:
             seats += [seat for seat in found if not at or pays_to_go(bidder, place, seat)]
         return seats
 
-    def rest(self, bidder: Bidder) -> Seat:
-        """A job that holds nothing at home, whatever its policy says: a limit may leave it that."""
-        home = bidder.places[0]
+    def offers(
+        self, bidders: Sequence[Bidder], capacity: Capacity, bounded: Set[str] = frozenset()
+    ) -> list[list[Seat]]:
+        """All that all bid for. Where a hard deadline must buy, jobs that may be late could let their on-demand go.
+
+        Where launches may have to wait none of them does by itself: it keeps what it holds.
+        """
+        found = [self.seats(bidder, capacity, bounded) for bidder in bidders]
+        needed = {
+            bidder.task.offering_id
+            for bidder in bidders
+            if bidder.task.offering_id in capacity.on_demand
+            and bidder.task.holding.on_demand < bidder.task.job.max_instances
+            and must_buy(bidder.places[0].view)
+        }
+        for bidder, seats in zip(bidders, found, strict=True):
+            home = bidder.places[0]
+            lends = bidder.task.holding.on_demand and not home.view.program.hard
+            if lends and home.offering_id in needed and _never_rests(seats, capacity):
+                seats.append(self.rest(home, DecisionReason.NO_CAPACITY))
+        return found
+
+    def rest(self, home: TaskPlace, reason: DecisionReason) -> Seat:
+        """A job that holds nothing at home, whatever its policy says: something else may leave it that."""
         seat = self.seat(home, 0, 0)
         if not seat.option.spot + seat.option.on_demand:
             return seat
@@ -203,7 +225,7 @@ class Slot:
             value_micro_usd=self._worth(home, life_worth(view, IDLE)),
             safe=is_saved(view, IDLE),
         )
-        return Seat(option, lambda: replace(seat.answer(), lots=(), reason=DecisionReason.BUDGET))
+        return Seat(option, lambda: replace(seat.answer(), lots=(), reason=reason))
 
     def _with_less_spot(self, place: TaskPlace, free: Seat) -> list[Seat]:
         """From less than it would take down to none; who plans with forecasts is asked less often."""
@@ -376,3 +398,8 @@ class Slot:
             ),
             forecast=forecast,
         )
+
+
+def _never_rests(seats: Sequence[Seat], capacity: Capacity) -> bool:
+    """Whether a job takes of what is scarce with every seat that it bids for."""
+    return all(takes_of(seat.option, capacity) for seat in seats)

@@ -12,7 +12,7 @@ from spotline.application.allocation.value_tables import outlook_of
 from spotline.domain.events.forecast import ForecastIssued
 from spotline.domain.jobs.job import Job, Throughput
 from spotline.domain.jobs.lot import Lot, holding_of, lot_of
-from spotline.domain.jobs.program import Holding, JobProgram, compile_program
+from spotline.domain.jobs.program import IDLE, Holding, JobProgram, compile_program
 from spotline.domain.jobs.progress import JobProgress
 from spotline.domain.market.forecast import OfferingForecast
 from spotline.domain.market.offering import Quote
@@ -150,6 +150,11 @@ def is_saved(view: PolicyView, holding: Holding) -> bool:
     return in_stock and is_safe(view, holding)
 
 
+def must_buy(view: PolicyView) -> bool:
+    """Whether a hard deadline is no longer sure if the job holds nothing in this slot."""
+    return view.program.hard and not is_safe(view, IDLE)
+
+
 def can_hold(view: PolicyView, holding: Holding) -> bool:
     """Whether there is so much to a job, and its budget is enough for a slot of it."""
     if holding.spot > view.spot_available or holding.on_demand > view.on_demand_available:
@@ -200,6 +205,10 @@ def answer_of(task: JobTask, asked: AskedPolicy, decision: SlotDecision) -> JobA
     reason = asked.reason
     if decision.reason is not DecisionReason.POLICY:
         reason = decision.reason
+    most = task.most_on_demand
+    if most is not None and most < task.holding.on_demand:
+        # Whatever its policy makes of that, a hard deadline has what it held.
+        reason = DecisionReason.NO_CAPACITY
     lot = lot_of(task.offering_id, decision.holding.spot, decision.holding.on_demand)
     return JobAnswer(
         job_id=task.job.job_id,

@@ -18,11 +18,12 @@ from dataclasses import dataclass, field
 from spotline.application.allocation.messages import AllocateRequest, Alternative
 from spotline.application.allocation.seats import Bidder, Seat, TaskPlace, seat_with
 from spotline.application.allocation.slot import Slot
-from spotline.application.allocation.tasks import can_hold, is_late, is_saved
+from spotline.application.allocation.tasks import can_hold, is_late, is_saved, must_buy
 from spotline.domain.crowd.bids import Option
-from spotline.domain.jobs.program import IDLE, Holding
+from spotline.domain.jobs.program import Holding
 from spotline.domain.jobs.progress import overhead_s
 from spotline.domain.market.offering import Quote
+from spotline.domain.policies.answer import DecisionReason
 from spotline.domain.policies.contention import ResidualCapacity
 from spotline.domain.policies.decision import is_safe
 from spotline.domain.units import PPM, cost_micro_usd
@@ -69,17 +70,19 @@ class _Left:
         spot = self.spot.setdefault(offering_id, residual.spot(offering_id))
         return spot, self.on_demand.setdefault(offering_id, residual.on_demand(offering_id))
 
-    def release(self, home: TaskPlace) -> None:
-        """Give back what was kept for a task that is served now, less what it must give up."""
+    def release(self, home: TaskPlace) -> bool:
+        """Give back what was kept for a task that is served now; say if it must let on-demand go."""
         kept, at = self.kept[home.task.job.job_id], home.task.holding.offering_id
         self.spot[at] += kept.spot
         self.on_demand[at] += kept.on_demand
-        if _lends(home):
-            self.lent[at] -= kept.on_demand
-            # Who comes last gives up first.
-            given = max(0, self.owed[at] - self.lent[at])
-            self.owed[at] -= given
-            self.on_demand[at] -= given
+        if not _lends(home):
+            return False
+        self.lent[at] -= kept.on_demand
+        # Who comes last gives up first.
+        given = max(0, self.owed[at] - self.lent[at])
+        self.owed[at] -= given
+        self.on_demand[at] -= given
+        return given > 0
 
     def take(self, option: Option) -> None:
         """Serve a task; on-demand that it holds stays where the stock has run out."""
@@ -106,10 +109,16 @@ def served_in_turn(
     left = _Left.of(homes, residual)
     found: dict[str, tuple[Bidder, Seat]] = {}
     # What is late has no slack, and has what all others leave.
-    for home in sorted(homes, key=lambda home: (is_late(request, home.view), not _must_buy(home))):
-        left.release(home)
-        turn = _Turn(request=request, slot=slot, quotes=quotes, left=left, home=home)
-        place, seat = turn.served()
+    for home in sorted(
+        homes, key=lambda home: (is_late(request, home.view), not must_buy(home.view))
+    ):
+        gives = left.release(home)
+        if gives and home.view.reserve_slots:
+            # Where launches may have to wait a policy keeps what is held.
+            place, seat = home, slot.rest(home, DecisionReason.NO_CAPACITY)
+        else:
+            turn = _Turn(request=request, slot=slot, quotes=quotes, left=left, home=home)
+            place, seat = turn.served()
         left.take(seat.option)
         places = [home] if place is home else [home, place]
         found[home.task.job.job_id] = Bidder(task=home.task, places=places, free=[]), seat
@@ -138,7 +147,7 @@ class _Turn:
                 there = self._cheapest(at_home)
             if there is not None:
                 return there
-        if not at_home.option.safe and _must_buy(self.home):
+        if not at_home.option.safe and must_buy(self.home.view):
             at_home = self._borrowed()
         return self.home, at_home
 
@@ -217,13 +226,8 @@ class _Turn:
 
 
 def _lends(home: TaskPlace) -> bool:
-    """Whether a job gives on-demand up to hard deadlines; where stock may run out, all keep what they hold."""
-    return not (home.view.program.hard or home.view.reserve_slots)
-
-
-def _must_buy(home: TaskPlace) -> bool:
-    """Whether a hard deadline is no longer sure if the job holds nothing in this slot."""
-    return home.view.program.hard and not is_safe(home.view, IDLE)
+    """Whether a job lets on-demand go that a hard deadline needs."""
+    return not home.view.program.hard
 
 
 def _may_hold(place: TaskPlace, held: Holding) -> bool:

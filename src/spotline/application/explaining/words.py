@@ -19,6 +19,7 @@ from spotline.application.explaining.valuing import Alternatives
 from spotline.domain.events.allocation import AllocationDecided
 from spotline.domain.events.capacity import CapacityLost
 from spotline.domain.events.forecast import ForecastOverdue
+from spotline.domain.jobs.lot import holding_of
 from spotline.domain.policies.answer import DecisionReason
 from spotline.domain.units import utc_iso
 
@@ -111,6 +112,9 @@ def _rule(trail: Trail, turn: DecidedTurn) -> str:
             after = "and is held as long as that pays" if decision.lots else "which no longer pays"
             return f"{over}; from then on only on-demand counts, {after}"
         case DecisionReason.NO_CAPACITY:
+            task = task_of(turn, decision)
+            if task is not None and task.holding.on_demand > holding_of(decision.lots).on_demand:
+                return "the on-demand that it held went to a hard deadline; its own may pass"
             return "there are not enough instances for any count it runs on"
         case DecisionReason.RETRYING:
             until = "" if job is None else f" before {utc_iso(job.not_before_ns)}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from spotline.application.selector.believing import believe_lost, believe_refused
@@ -11,7 +11,9 @@ from spotline.application.selector.job_run import HeldStretch, JobRun, RunPhase
 from spotline.application.selector.state import SelectorState, SlotPhase
 from spotline.application.selector.stocking import stock_granted, stock_refused
 from spotline.domain.events.capacity import CapacityReported, LaunchRefused, RefusalClass
+from spotline.domain.jobs.job import DeadlineKind
 from spotline.domain.jobs.program import Holding
+from spotline.domain.jobs.rescue import rescue_of
 from spotline.domain.limits.freezes import FreezeScope
 from spotline.domain.market.offering import CapacityType
 
@@ -29,7 +31,8 @@ def note_refused(state: SelectorState, event: LaunchRefused) -> None:
         for job_id in _limited_by(state, event):
             state.limited[job_id, event.offering_id, event.capacity_type] = True
         return
-    state.refused[event.offering_id, event.capacity_type] = True
+    place = event.offering_id, event.capacity_type
+    state.refused[place] = state.refused.get(place, False) or event.limit_scope is None
     if event.limit_scope is not None:
         return
     if event.capacity_type is CapacityType.SPOT:
@@ -106,9 +109,11 @@ def note_capacity(state: SelectorState, event: CapacityReported) -> None:
             state.settling = event
         return
     _note_caps(state)
-    state.affected = tuple(
+    affected = {
         job_id for job_id in state.order if state.runs[job_id].held != state.runs[job_id].target
-    )
+    }
+    affected |= _let_go(state, affected)
+    state.affected = tuple(job_id for job_id in state.order if job_id in affected)
     state.offset_s = event.offset_s
     state.revision += 1
     # A pipeline's refusals are settled with revisions too, and use up none of the jobs'.
@@ -116,6 +121,48 @@ def note_capacity(state: SelectorState, event: CapacityReported) -> None:
     state.refused, state.limited = {}, {}
     state.phase = SlotPhase.ALLOCATING
     state.trigger = event
+
+
+def _let_go(state: SelectorState, affected: Collection[str]) -> set[str]:
+    """Jobs that let on-demand go for hard deadlines that the cloud had none for; the most slack first.
+
+    A hard deadline lasts that long where all it needs is on demand from now on. Only jobs that may be late
+    let go, as much as one more launch needs or all, for the rest of the slot.
+    """
+    if not (state.clearing or state.beliefs is not None):
+        return set()
+    gone: set[str] = set()
+    for job_id in sorted(affected):
+        run = state.runs[job_id]
+        at, held = run.offering_id, run.held
+        if not state.refused.get((at, CapacityType.ON_DEMAND)):
+            continue
+        if held.on_demand >= run.target.on_demand or not _is_due(state, run):
+            continue
+        lacks = run.job.max_instances - held.instances
+        lenders = [one for one in state.running() if _lends(one, at) and one.job.job_id not in gone]
+        for one in sorted(lenders, key=lambda one: (-one.slack_slots(state.slot), one.job.job_id)):
+            if lacks <= 0:
+                break
+            lacks -= one.held.on_demand
+            gone.add(one.job.job_id)
+            state.own_caps[one.job.job_id, at, CapacityType.ON_DEMAND] = 0
+    return gone
+
+
+def _lends(run: JobRun, offering_id: str) -> bool:
+    soft = run.job.deadline.kind is DeadlineKind.SOFT
+    return soft and run.offering_id == offering_id and run.held.on_demand > 0
+
+
+def _is_due(state: SelectorState, run: JobRun) -> bool:
+    """Whether a hard deadline is only sure on demand from this slot on."""
+    program = run.compiled
+    if not program.hard:
+        return False
+    left = program.deadline_slots - run.elapsed_slots(state.slot)
+    rescue = rescue_of(program, state.slot, left, program.work_quanta - run.state.progress_quanta)
+    return rescue is not None and rescue.first_slot <= state.slot
 
 
 def _interrupted(

@@ -92,7 +92,10 @@ def no_room_for_copy(
 
 
 def task_under_own_caps(state: SelectorState, run: JobRun, task: JobTask) -> JobTask:
-    """The task of a job that a limit of its own or of its tenant has refused more in this slot."""
+    """The task of a job that a limit of its own or of its tenant has refused more in this slot.
+
+    No limit leaves it less on demand than it holds: a hard deadline that has that now does.
+    """
     if not state.own_caps:
         return task
     job_id = run.job.job_id
@@ -100,8 +103,11 @@ def task_under_own_caps(state: SelectorState, run: JobRun, task: JobTask) -> Job
     places = tuple(place for place in task.alternatives if place.offering_id not in capped)
     spot = state.own_cap(job_id, task.offering_id, CapacityType.SPOT)
     on_demand = state.own_cap(job_id, task.offering_id, CapacityType.ON_DEMAND)
+    lets_go = on_demand is not None and on_demand < task.holding.on_demand
     return replace(
         task,
+        # Where launches may have to wait, what is held would stay whatever is left.
+        on_demand_reserve_slots=0 if lets_go else task.on_demand_reserve_slots,
         alternatives=places,
         most_spot=_least(task.most_spot, spot),
         most_on_demand=_least(task.most_on_demand, on_demand),

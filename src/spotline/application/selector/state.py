@@ -62,7 +62,7 @@ class SelectorState:
     `breaker` which instances are unwell.
     `refused` is where the cloud, or a limit of all, has refused a launch of this revision, `caps` what
     that leaves all jobs together in this slot; `limited` and `own_caps` the same of one job, where a
-    limit of its own or of its tenant did.
+    limit of its own or of its tenant did, or a hard deadline needs the on-demand that it holds.
     `spend` is what was spent by slot, tenant and capacity type, `launched` when how many instances
     were asked for; both only as far back, and only where, limits need them.
     `limits_set` are limits that people have set in the place of stated ones.

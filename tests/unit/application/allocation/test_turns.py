@@ -202,6 +202,30 @@ def test_who_must_buy_for_a_hard_deadline_takes_what_soft_ones_hold() -> None:
     assert lots(answers) == [ON_DEMAND, (), ON_DEMAND]
 
 
+@pytest.mark.parametrize("in_turn", [True, False])
+def test_a_hard_deadline_comes_before_soft_ones_also_where_launches_may_wait(
+    *, in_turn: bool
+) -> None:
+    # Stock is known to run out: who holds some keeps it, but for a hard deadline.
+    soft, hard = (
+        replace(one, on_demand_reserve_slots=1)
+        for one in (task("a", elapsed=12, late_slots=8, on_demand=4), task("b", elapsed=9))
+    )
+    early = replace(hard, elapsed_slots=2, policy_id="on_demand_only")
+    quotes = [quote(EAST, 0, stock=4)]
+
+    def answers(*tasks: JobTask) -> list[JobAnswer]:
+        request = replace(asked(*tasks, quotes=quotes), serves_in_turn=in_turn)
+        return list(allocate(request).answers)
+
+    assert lots(answers(hard, soft)) == [ON_DEMAND, ()]
+    assert answers(hard, soft)[1].reason is DecisionReason.NO_CAPACITY
+    assert lots(answers(early, soft)) == [(), ON_DEMAND]
+    # Of hard ones who holds some keeps it.
+    other = replace(task("c", elapsed=9), on_demand_reserve_slots=1, holding=soft.holding)
+    assert lots(answers(hard, other)) == [(), ON_DEMAND]
+
+
 def test_who_has_slack_takes_nothing_that_others_hold() -> None:
     soft = task("a", elapsed=12, late_slots=8, on_demand=4)
     early = task("b", elapsed=2, policy="on_demand_only")

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from spotline.application.allocation.messages import AllocateRequest, JobTask
 from spotline.application.explaining.facts import DecidedTurn, JobFacts, MarketFacts
 from spotline.application.explaining.messages import AlternativeCut, ConsideredAlternative
 from spotline.application.explaining.trail import LogMark, Trail, TrailEvent
@@ -280,6 +281,40 @@ def test_after_the_deadline_it_is_said_what_does_the_rest(lots, what):
 
 def test_no_capacity_is_said():
     assert "not enough instances" in said(DecisionReason.NO_CAPACITY, lots=())
+
+
+def test_who_let_on_demand_go_is_told_to_whom():
+    held = Lot(offering_id="zone-a", on_demand=2)
+    task = JobTask(
+        job=JOB,
+        policy_id="sdp",
+        offering_id="zone-a",
+        instance_type="p4d",
+        first_slot_start_ns=START_NS,
+        elapsed_slots=2,
+        progress_quanta=0,
+        holding=held,
+        interrupted=False,
+        pending_overhead_s=0,
+        spent_micro_usd=0,
+        memory=(),
+        spot_firm=True,
+    )
+    request = AllocateRequest(
+        slot=SLOT,
+        revision=1,
+        offset_s=0,
+        slot_s=1800,
+        quotes=(),
+        forecast=None,
+        reason=DecisionReason.LAUNCH_REFUSED,
+        tasks=(task,),
+    )
+    now = replace(turn(), request=request)
+
+    assert "went to a hard deadline" in said(DecisionReason.NO_CAPACITY, now=now, lots=())
+    kept = said(DecisionReason.NO_CAPACITY, now=now, lots=(held,))
+    assert "not enough instances" in kept
 
 
 def test_a_failed_program_says_when_it_is_tried_again():

@@ -6,12 +6,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from spotline.application.selector.options import SelectorOptions
+from spotline.application.selector.options import SelectorOptions, where_uncounted
 from spotline.bench.fleet.jobs import CLASSES, fleet_jobs
 from spotline.domain.jobs.job import Deadline, DeadlineKind, Job
 from spotline.domain.market.market import OBSERVED, Market
 from spotline.domain.units import NS_PER_S
 from spotline.replay.closed_loop import course_unforecast, run_rule
+from spotline.replay.clouds import Information
 from spotline.replay.summary import JobLife
 from tests.fakes.recorded_run import small_market
 
@@ -117,3 +118,30 @@ def test_a_hard_deadline_at_stake_comes_before_a_soft_one_with_less_slack() -> N
     assert not by_slack[1].on_time
     assert by_stake[1].on_time
     assert cleared[1].on_time
+
+
+def uncounted(market: Market, jobs: list[Job], **changes: object) -> list[JobLife]:
+    options = replace(where_uncounted(SelectorOptions(rehearsals=0)), **changes)
+    hidden = Information.CENSORED
+    run = run_rule(course_unforecast(market, hidden), jobs, "on_demand_only", options, 0, hidden)
+    return run.lives(jobs)
+
+
+def test_where_launches_are_refused_a_hard_deadline_has_what_soft_ones_hold() -> None:
+    # Nobody says that there are eight: the first to ask has them, and would keep them to its end.
+    market = short_market(1)
+    first, second = two_gangs(market)
+    soft = gang(market, first, hard=False, deadline_slots=8)
+    hard = gang(market, replace(second, start_ns=first.start_ns), hard=True, deadline_slots=9)
+    late = gang(market, first, hard=True, deadline_slots=8)
+
+    held_on = uncounted(market, [soft, hard], beliefs="")
+    let_go = uncounted(market, [soft, hard])
+    both_hard = uncounted(market, [late, hard])
+
+    assert not held_on[1].on_time
+    assert let_go[1].on_time
+    assert not let_go[0].on_time
+    # Of two hard ones the first keeps what it has.
+    assert both_hard[0].on_time
+    assert not both_hard[1].on_time
