@@ -124,10 +124,9 @@ def note_capacity(state: SelectorState, event: CapacityReported) -> None:
 
 
 def _let_go(state: SelectorState, affected: Collection[str]) -> set[str]:
-    """Jobs that let on-demand go for hard deadlines that the cloud had none for; the most slack first.
+    """Jobs that let on-demand go for hard deadlines that were refused some; the most slack first.
 
-    A hard deadline lasts that long where all it needs is on demand from now on. Only jobs that may be late
-    let go, as much as one more launch needs or all, for the rest of the slot.
+    Only those that may be late let go, and no more of them than one more launch needs, for the rest of the slot.
     """
     if not (state.clearing or state.beliefs is not None):
         return set()
@@ -140,19 +139,19 @@ def _let_go(state: SelectorState, affected: Collection[str]) -> set[str]:
         if held.on_demand >= run.target.on_demand or not _is_due(state, run):
             continue
         lacks = run.job.max_instances - held.instances
-        lenders = [one for one in state.running() if _lends(one, at) and one.job.job_id not in gone]
-        for one in sorted(lenders, key=lambda one: (-one.slack_slots(state.slot), one.job.job_id)):
+        for other in reversed(state.in_order()):
             if lacks <= 0:
                 break
-            lacks -= one.held.on_demand
-            gone.add(one.job.job_id)
-            state.own_caps[one.job.job_id, at, CapacityType.ON_DEMAND] = 0
+            if other not in gone and _lends(state.runs[other], at):
+                lacks -= state.runs[other].held_at(at).on_demand
+                gone.add(other)
+                state.own_caps[other, at, CapacityType.ON_DEMAND] = 0
     return gone
 
 
 def _lends(run: JobRun, offering_id: str) -> bool:
     soft = run.job.deadline.kind is DeadlineKind.SOFT
-    return soft and run.offering_id == offering_id and run.held.on_demand > 0
+    return soft and run.held_at(offering_id).on_demand > 0
 
 
 def _is_due(state: SelectorState, run: JobRun) -> bool:
