@@ -383,6 +383,7 @@ async def test_events_are_idempotent_by_token_across_processes(rig):
 
     nothing = await cloud.events("nothing", at)
     rig.take_away(first)
+    await rig.settled()
     something = await cloud.events("something", at)
     rig.take_away(second)
 

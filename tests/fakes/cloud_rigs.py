@@ -117,6 +117,9 @@ class CloudRig:
         self._takings += 1
         return await cloud.events(f"taking-{self._takings}", self.at)
 
+    async def settled(self) -> None:
+        """Wait until what was done has come to pass; where it does so at once there is nothing to wait for."""
+
     async def told(self, cloud: CloudProvider) -> list[CloudEvent]:
         """Everything that the cloud has to tell by and by."""
         told: list[CloudEvent] = []
@@ -354,11 +357,11 @@ class LocalRig(CloudRig):
 
     async def told(self, cloud: CloudProvider) -> list[CloudEvent]:
         """All that comes until nothing is under way."""
-        await self._quiet()
+        await self.settled()
         return [*await self.taken(cloud)]
 
     async def shown(self, cloud: CloudProvider, owner: str = OWNER) -> Sequence[Instance]:
-        await self._quiet()
+        await self.settled()
         return await super().shown(cloud, owner)
 
     def reclaim(self, left: int) -> None:
@@ -376,7 +379,7 @@ class LocalRig(CloudRig):
     def protect(self, instance: Instance) -> None:
         self.by_hand.protect([instance.instance_id])
 
-    async def _quiet(self) -> None:
+    async def settled(self) -> None:
         await eventually(lambda: not self.by_hand.stopping())
 
     def _local(self) -> LocalCloud:
