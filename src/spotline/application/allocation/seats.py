@@ -157,6 +157,11 @@ def life_worth(view: PolicyView, held: Holding) -> float:
     return -float(slot_cost_micro_usd(view, held) + spared)
 
 
+def never_rests(seats: Sequence[Seat], capacity: Capacity) -> bool:
+    """Whether a job takes of what is scarce with every seat that it bids for."""
+    return all(takes_of(seat.option, capacity) for seat in seats)
+
+
 def kept_aside(
     bidders: Sequence[Bidder], offers: Sequence[Sequence[Seat]], capacity: Capacity
 ) -> Capacity:
@@ -168,7 +173,7 @@ def kept_aside(
     left = dict(capacity.on_demand)
     for bidder, seats in zip(bidders, offers, strict=True):
         home = bidder.places[0].offering_id
-        if home not in left or not all(takes_of(seat.option, capacity) for seat in seats):
+        if home not in left or not never_rests(seats, capacity):
             continue
         kept = bidder.task.holding.on_demand
         left[home] = max(0, left[home] - kept)

@@ -13,6 +13,7 @@ from spotline.application.allocation.seats import (
     Seat,
     TaskPlace,
     life_worth,
+    never_rests,
     pays_to_go,
     rung_answer,
     seat_away,
@@ -34,7 +35,7 @@ from spotline.application.allocation.tasks import (
     task_answer,
     task_view,
 )
-from spotline.domain.crowd.bids import Capacity, Option, takes_of
+from spotline.domain.crowd.bids import Capacity, Option
 from spotline.domain.jobs.lot import holding_of
 from spotline.domain.jobs.program import IDLE
 from spotline.domain.market.offering import Quote
@@ -208,7 +209,7 @@ class Slot:
         for bidder, seats in zip(bidders, found, strict=True):
             home = bidder.places[0]
             lends = bidder.task.holding.on_demand and not home.view.program.hard
-            if lends and home.offering_id in needed and _never_rests(seats, capacity):
+            if lends and home.offering_id in needed and never_rests(seats, capacity):
                 seats.append(self.rest(home, DecisionReason.NO_CAPACITY))
         return found
 
@@ -398,8 +399,3 @@ class Slot:
             ),
             forecast=forecast,
         )
-
-
-def _never_rests(seats: Sequence[Seat], capacity: Capacity) -> bool:
-    """Whether a job takes of what is scarce with every seat that it bids for."""
-    return all(takes_of(seat.option, capacity) for seat in seats)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from spotline.application.allocation.messages import AllocateRequest, Alternative
 from spotline.application.allocation.seats import Bidder, Seat, TaskPlace, seat_with
@@ -23,7 +23,6 @@ from spotline.domain.crowd.bids import Option
 from spotline.domain.jobs.program import Holding
 from spotline.domain.jobs.progress import overhead_s
 from spotline.domain.market.offering import Quote
-from spotline.domain.policies.answer import DecisionReason
 from spotline.domain.policies.contention import ResidualCapacity
 from spotline.domain.policies.decision import is_safe
 from spotline.domain.units import PPM, cost_micro_usd
@@ -70,19 +69,19 @@ class _Left:
         spot = self.spot.setdefault(offering_id, residual.spot(offering_id))
         return spot, self.on_demand.setdefault(offering_id, residual.on_demand(offering_id))
 
-    def release(self, home: TaskPlace) -> bool:
-        """Give back what was kept for a task that is served now; say if it must let on-demand go."""
+    def release(self, home: TaskPlace) -> int:
+        """Give back what was kept for a task that is served now; say how much on-demand it must let go."""
         kept, at = self.kept[home.task.job.job_id], home.task.holding.offering_id
         self.spot[at] += kept.spot
         self.on_demand[at] += kept.on_demand
         if not _lends(home):
-            return False
+            return 0
         self.lent[at] -= kept.on_demand
         # Who comes last gives up first.
         given = max(0, self.owed[at] - self.lent[at])
         self.owed[at] -= given
         self.on_demand[at] -= given
-        return given > 0
+        return given
 
     def take(self, option: Option) -> None:
         """Serve a task; on-demand that it holds stays where the stock has run out."""
@@ -112,13 +111,14 @@ def served_in_turn(
     for home in sorted(
         homes, key=lambda home: (is_late(request, home.view), not must_buy(home.view))
     ):
-        gives = left.release(home)
-        if gives and home.view.reserve_slots:
-            # Where launches may have to wait a policy keeps what is held.
-            place, seat = home, slot.rest(home, DecisionReason.NO_CAPACITY)
-        else:
-            turn = _Turn(request=request, slot=slot, quotes=quotes, left=left, home=home)
-            place, seat = turn.served()
+        given = left.release(home)
+        if given:
+            # Where launches may have to wait, what is held would stay whatever is left.
+            most = home.task.holding.on_demand - given
+            told = replace(home.task, on_demand_reserve_slots=0, most_on_demand=most)
+            home = slot.home(told, quotes)
+        turn = _Turn(request=request, slot=slot, quotes=quotes, left=left, home=home)
+        place, seat = turn.served()
         left.take(seat.option)
         places = [home] if place is home else [home, place]
         found[home.task.job.job_id] = Bidder(task=home.task, places=places, free=[]), seat

@@ -220,7 +220,7 @@ class _Shared:
 class _Found:
     """All jobs at some prices: the bound, what each earns, whether all is exact.
 
-    `excess` is the number of instances used that are not there, `slack_worth` what those left over cost.
+    `excess` is the number of bundles used that are not there, `slack_worth` what those left over cost.
     """
 
     upper: int

@@ -128,7 +128,7 @@ def uncounted(market: Market, jobs: list[Job], **changes: object) -> list[JobLif
 
 
 def test_where_launches_are_refused_a_hard_deadline_has_what_soft_ones_hold() -> None:
-    # Nobody says that there are eight: the first to ask has them, and would keep them to its end.
+    # It is not told that there are eight: the first to ask has them, and would keep them to its end.
     market = short_market(1)
     first, second = two_gangs(market)
     soft = gang(market, first, hard=False, deadline_slots=8)
