@@ -18,9 +18,7 @@ async def serve(settings: ForecasterSettings, bus: BusAddress, hooks: PartHooks)
         horizon_slots=settings.horizon_slots,
         priors=settings.priors,
         hooks=hooks,
-        watch_laws=settings.watch_laws,
-        whole_gangs=settings.whole_gangs,
-        falling_ends=settings.falling_ends,
+        rules=settings.rules,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from spotline.domain.forecasting.registry import DEFAULT_FORECASTER
+from spotline.domain.market.learning_rules import LearningRules
 from spotline.runtime.settings import ServiceSettings
 
 
@@ -23,3 +24,12 @@ class ForecasterSettings(ServiceSettings):
     whole_gangs: bool = True
     falling_ends: bool = True
     priors: bool = True
+
+    @property
+    def rules(self) -> LearningRules:
+        """How laws are learned."""
+        return LearningRules(
+            watch_laws=self.watch_laws,
+            whole_gangs=self.whole_gangs,
+            falling_ends=self.falling_ends,
+        )

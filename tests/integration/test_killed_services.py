@@ -29,6 +29,7 @@ from spotline.domain.events.lifecycle import JobClosed
 from spotline.domain.events.market import SlotOpened
 from spotline.domain.jobs.job import Job
 from spotline.domain.market.generate import generate
+from spotline.domain.market.learning_rules import ALL_RULES
 from spotline.replay.divergence import VerifyReport
 from spotline.replay.handlers import handlers_of
 from spotline.replay.jobs import generated_jobs
@@ -149,7 +150,7 @@ def verified(entries: Sequence[StoredEntry]) -> VerifyReport:
     )
     settings = {
         "selector": asdict(options),
-        "forecaster": {"horizon_slots": 12, "whole_gangs": True, "falling_ends": True},
+        "forecaster": {"horizon_slots": 12, **asdict(ALL_RULES)},
     }
     manifest = Manifest(
         run_id="killed",

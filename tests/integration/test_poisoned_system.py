@@ -22,6 +22,7 @@ from spotline.domain.events.market import MarketOpened, SlotOpened
 from spotline.domain.events.parking import EntryParked, ParkedEntryDropped, ParkedEntryRetried
 from spotline.domain.events.statistics import MarketStatisticsIssued, PlatformStatisticsIssued
 from spotline.domain.market.generate import generate
+from spotline.domain.market.learning_rules import ALL_RULES
 from spotline.replay.handlers import handlers_of
 from spotline.replay.jobs import generated_jobs
 from spotline.replay.verify import verify
@@ -68,12 +69,7 @@ async def publish(stream, events, tag):
 def verified(entries):
     settings = {
         "selector": asdict(OPTIONS),
-        "forecaster": {
-            "forecaster": "persistence",
-            "horizon_slots": 6,
-            "whole_gangs": True,
-            "falling_ends": True,
-        },
+        "forecaster": {"forecaster": "persistence", "horizon_slots": 6, **asdict(ALL_RULES)},
     }
     manifest = Manifest(
         run_id="poisoned",

@@ -14,6 +14,7 @@ from spotline.application.selector.options import SelectorOptions
 from spotline.bootstrap.parts import open_stream
 from spotline.bootstrap.system import LEDGER_OWNER, SystemOptions, running_system
 from spotline.domain.events.capacity import CapacityReported
+from spotline.domain.market.learning_rules import FIRST_RULES
 from spotline.replay.handlers import handlers_of
 from spotline.replay.verify import verify
 from tests.fakes.recorded_run import environment, manifest_of
@@ -47,7 +48,7 @@ async def test_a_store_of_v0_1_0_is_continued_with_the_same_bill(tmp_path: Path,
         allocate_timeout_s=90,
         selector=SelectorOptions(forecast_timeout_s=90),
         # As the laws were learned that the store holds: one log is verified by one manifest.
-        falling_ends=False,
+        rules=FIRST_RULES,
     )
     async with running_system(options, listeners={"market_ingest": watch}) as system:
         async with asyncio.timeout(200):

@@ -36,6 +36,7 @@ from spotline.contracts.mapping import digest
 from spotline.contracts.subjects import StreamPart
 from spotline.domain.ledger.caps import Caps
 from spotline.domain.market.grid import AnyMarket
+from spotline.domain.market.learning_rules import ALL_RULES, LearningRules
 from spotline.domain.market.live_market import LiveMarket
 from spotline.domain.modes import LIVE_FROM_THE_START, Mode, StatedModes
 from spotline.domain.placement.geography import Geography
@@ -162,17 +163,10 @@ async def serve_forecaster(
     forecaster: str,
     horizon_slots: int,
     hooks: PartHooks,
-    watch_laws: bool = True,
-    whole_gangs: bool = True,
-    falling_ends: bool = True,
+    rules: LearningRules = ALL_RULES,
     priors: bool = False,
 ) -> None:
-    """Forecast every slot.
-
-    With `watch_laws` what was before a market's law changed is forgotten; with `whole_gangs` laws
-    tell a whole gang from one that has lost a few; with `falling_ends` the ends of runs are drawn
-    towards a power of their age; with `priors` laws are drawn towards those in the wheel.
-    """
+    """Forecast every slot; laws are learned by `rules`, with `priors` drawn towards those in the wheel."""
     # River takes a second to import; only this service needs it.
     from spotline.application.forecaster.handler import ForecastHandler, ForecastStateCodec
     from spotline.domain.forecasting.registry import forecaster_factory
@@ -187,18 +181,14 @@ async def serve_forecaster(
             codec=ForecastStateCodec(
                 factory,
                 horizon_slots=horizon_slots,
-                watch_laws=watch_laws,
-                whole_gangs=whole_gangs,
-                falling_ends=falling_ends,
+                rules=rules,
             ),
         )
         host = ServiceHost(
             ForecastHandler(
                 factory,
                 horizon_slots=horizon_slots,
-                watch_laws=watch_laws,
-                whole_gangs=whole_gangs,
-                falling_ends=falling_ends,
+                rules=rules,
                 priors=shipped_priors() if priors else NO_PRIORS,
             ),
             stream,

@@ -62,6 +62,7 @@ from spotline.contracts.limits import CallerLimits
 from spotline.domain.forecasting.registry import DEFAULT_FORECASTER
 from spotline.domain.ledger.caps import Caps
 from spotline.domain.market.grid import AnyMarket
+from spotline.domain.market.learning_rules import ALL_RULES, LearningRules
 from spotline.domain.market.live_market import LiveMarket
 from spotline.domain.market.market import Market
 from spotline.domain.market.notice import sold_by
@@ -116,9 +117,7 @@ class SystemOptions:
     statistics: StatisticsOptions = field(default_factory=StatisticsOptions)
     forecaster: str = DEFAULT_FORECASTER
     horizon_slots: int = 6
-    watch_laws: bool = True
-    whole_gangs: bool = True
-    falling_ends: bool = True
+    rules: LearningRules = ALL_RULES
     priors: bool = False
     ingest: IngestOptions = field(default_factory=IngestOptions)
     selector: SelectorOptions = field(default_factory=SelectorOptions)
@@ -200,9 +199,7 @@ class SystemOptions:
             "forecaster": {
                 "forecaster": self.forecaster,
                 "horizon_slots": self.horizon_slots,
-                "watch_laws": self.watch_laws,
-                "whole_gangs": self.whole_gangs,
-                "falling_ends": self.falling_ends,
+                **asdict(self.rules),
                 "priors_sha256": shipped_priors().sha256 if self.priors else "",
             },
             "selector": asdict(self.selector),
@@ -470,9 +467,7 @@ def _start_followers(services: _Services, options: SystemOptions, traded: _Trade
             serve_forecaster,
             forecaster=options.forecaster,
             horizon_slots=options.horizon_slots,
-            watch_laws=options.watch_laws,
-            whole_gangs=options.whole_gangs,
-            falling_ends=options.falling_ends,
+            rules=options.rules,
             priors=options.priors,
         ),
     )

@@ -27,12 +27,10 @@ from spotline.domain.units import PPM, usd_from_micro_usd, utc_iso
 from spotline.replay.closed_loop import LoopOptions, closed_loop
 from spotline.replay.course import coverage
 from spotline.replay.handlers import (
-    ends_fall,
     forecaster_stated,
-    parts_whole_gangs,
+    learning_rules,
     priors_stated,
     selector_options,
-    watches_laws,
 )
 from spotline.replay.log_market import LogMarket, market_of_log
 from spotline.replay.reconcile import AccountChain, LedgerSums, reconcile
@@ -136,9 +134,7 @@ def read_recorded(directory: Path) -> RecordedLog:
         options=LoopOptions(
             forecaster=forecaster,
             horizon_slots=horizon_slots,
-            watch_laws=watches_laws(settings),
-            whole_gangs=parts_whole_gangs(settings),
-            falling_ends=ends_fall(settings),
+            rules=learning_rules(settings),
             selector=selector_options(settings),
             priors=priors_stated(settings),
         ),

@@ -14,6 +14,7 @@ from spotline.application.selector.options import SelectorOptions
 from spotline.domain.events.forecast import ForecastIssued
 from spotline.domain.forecasting.registry import DEFAULT_FORECASTER
 from spotline.domain.jobs.job import Job
+from spotline.domain.market.learning_rules import ALL_RULES, LearningRules
 from spotline.domain.market.market import Market
 from spotline.domain.market.prior_laws import NO_PRIORS, PriorLaws
 from spotline.domain.policies.registry import policy_named
@@ -32,18 +33,13 @@ _NO_MODEL = "none"
 class LoopOptions:
     """How rules run: `spotline` as `selector` says; `seed` varies which policies it draws.
 
-    `watch_laws`: what a market did before its law changed is forgotten; `whole_gangs`: laws tell a
-    whole gang from one that has lost a few; `falling_ends`: ends of runs are drawn towards a power of
-    their age.
-    Laws are drawn towards `priors`. Where `information` is withheld, all rules run against a cloud that
+    Laws are learned by `rules` and drawn towards `priors`. Where `information` is withheld, all rules run against a cloud that
     refuses and takes back.
     """
 
     forecaster: str = DEFAULT_FORECASTER
     horizon_slots: int = 6
-    watch_laws: bool = True
-    whole_gangs: bool = True
-    falling_ends: bool = True
+    rules: LearningRules = ALL_RULES
     seed: int = 0
     selector: SelectorOptions = field(default_factory=SelectorOptions)
     priors: PriorLaws = NO_PRIORS
@@ -78,9 +74,7 @@ def closed_loop(
             options.forecaster,
             options.horizon_slots,
             options.information,
-            watch_laws=options.watch_laws,
-            whole_gangs=options.whole_gangs,
-            falling_ends=options.falling_ends,
+            rules=options.rules,
             priors=options.priors,
         )
     else:

@@ -17,6 +17,7 @@ from spotline.domain.events.market import SlotOpened
 from spotline.domain.forecasting.registry import forecaster_factory
 from spotline.domain.forecasting.trust import ForecastTrust
 from spotline.domain.jobs.job import Job
+from spotline.domain.market.learning_rules import ALL_RULES, LearningRules
 from spotline.domain.market.market import Market
 from spotline.domain.market.prior_laws import NO_PRIORS, PriorLaws
 from spotline.domain.policies.contention import ResidualCapacity
@@ -62,16 +63,12 @@ def issue_forecasts(
     forecaster: str,
     horizon_slots: int,
     *,
-    watch_laws: bool = True,
-    whole_gangs: bool = True,
-    falling_ends: bool = True,
+    rules: LearningRules = ALL_RULES,
     priors: PriorLaws = NO_PRIORS,
 ) -> dict[int, Issued]:
     """What the forecaster service says in every slot, knowing that slot and those before it.
 
-    With `watch_laws` it forgets what a market did before its law changed, with `whole_gangs` its
-    laws tell a whole gang from one that has lost a few, with `falling_ends` the ends of runs are
-    drawn towards a power of their age. Laws are drawn towards `priors`.
+    Laws are learned by `rules` and drawn towards `priors`.
 
     Raises
     ------
@@ -85,9 +82,7 @@ def issue_forecasts(
     handler = ForecastHandler(
         factory,
         horizon_slots=horizon_slots,
-        watch_laws=watch_laws,
-        whole_gangs=whole_gangs,
-        falling_ends=falling_ends,
+        rules=rules,
         priors=priors,
     )
     turns = Turns(handler)
@@ -128,14 +123,12 @@ def course_of(
     horizon_slots: int,
     information: Information,
     *,
-    watch_laws: bool = True,
-    whole_gangs: bool = True,
-    falling_ends: bool = True,
+    rules: LearningRules = ALL_RULES,
     priors: PriorLaws = NO_PRIORS,
 ) -> MarketCourse:
-    """Forecast a market slot by slot, its laws drawn towards `priors`; note what offerings have.
+    """Forecast a market slot by slot; note what offerings have.
 
-    `watch_laws`, `whole_gangs` and `falling_ends` as in `issue_forecasts`.
+    Laws are learned by `rules` and drawn towards `priors`.
 
     Raises
     ------
@@ -144,15 +137,7 @@ def course_of(
     """
     real = slots_of(market)
     slots = tuple(told(opened, information) for opened in real)
-    said = issue_forecasts(
-        slots,
-        forecaster,
-        horizon_slots,
-        watch_laws=watch_laws,
-        whole_gangs=whole_gangs,
-        falling_ends=falling_ends,
-        priors=priors,
-    )
+    said = issue_forecasts(slots, forecaster, horizon_slots, rules=rules, priors=priors)
     offers: dict[str, list[SlotRecord]] = {o.offering_id: [] for o in market.offerings}
     trust = ForecastTrust()
     for opened, shown in zip(real, slots, strict=True):

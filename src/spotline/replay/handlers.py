@@ -19,6 +19,7 @@ from spotline.application.spec import Handler
 from spotline.contracts.errors import ContractError
 from spotline.contracts.mapping import digest
 from spotline.domain.forecasting.registry import DEFAULT_FORECASTER, forecaster_factory
+from spotline.domain.market.learning_rules import LearningRules
 from spotline.domain.market.prior_laws import PriorLaws, named_priors
 
 
@@ -83,46 +84,25 @@ def forecaster_stated(settings: Mapping[str, Any]) -> tuple[str, int]:
     return name, stated.get("horizon_slots", DEFAULT_HORIZON_SLOTS)
 
 
-def watches_laws(settings: Mapping[str, Any]) -> bool:
-    """Whether laws were watched for change; before 0.3.0 they were not.
+def learning_rules(settings: Mapping[str, Any]) -> LearningRules:
+    """How laws were learned; what a manifest does not state was not done, as before 0.3.0.
 
     Raises
     ------
     ContractError
         The settings are malformed.
     """
-    return _said_of_laws(settings, "watch_laws")
-
-
-def parts_whole_gangs(settings: Mapping[str, Any]) -> bool:
-    """Whether laws told whole gangs from those that lost a few; before 0.3.0 they did not.
-
-    Raises
-    ------
-    ContractError
-        The settings are malformed.
-    """
-    return _said_of_laws(settings, "whole_gangs")
-
-
-def ends_fall(settings: Mapping[str, Any]) -> bool:
-    """Whether the ends of runs were drawn towards a power of their age; before 0.3.0 they were not.
-
-    Raises
-    ------
-    ContractError
-        The settings are malformed.
-    """
-    return _said_of_laws(settings, "falling_ends")
-
-
-def _said_of_laws(settings: Mapping[str, Any], name: str) -> bool:
-    said = _of(settings, "forecaster").get(name, False)
-    if not isinstance(said, bool):
-        raise ContractError(
-            f"manifest settings.forecaster.{name}", f"expected true or false, found {said!r}"
-        )
-    return said
+    stated = _of(settings, "forecaster")
+    done = {}
+    for each in fields(LearningRules):
+        said = stated.get(each.name, False)
+        if not isinstance(said, bool):
+            raise ContractError(
+                f"manifest settings.forecaster.{each.name}",
+                f"expected true or false, found {said!r}",
+            )
+        done[each.name] = said
+    return LearningRules(**done)
 
 
 def priors_stated(settings: Mapping[str, Any]) -> PriorLaws:
@@ -153,9 +133,7 @@ def handlers_of(settings: Mapping[str, Any]) -> tuple[Handler[Any], ...]:
         forecaster = ForecastHandler(
             forecaster_factory(name),
             horizon_slots=horizon,
-            watch_laws=watches_laws(settings),
-            whole_gangs=parts_whole_gangs(settings),
-            falling_ends=ends_fall(settings),
+            rules=learning_rules(settings),
             priors=priors_stated(settings),
         )
     except (TypeError, ValueError) as error:

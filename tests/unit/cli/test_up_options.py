@@ -15,7 +15,9 @@ from spotline.bootstrap.system import SystemOptions
 from spotline.cli import up
 from spotline.cli.main import app
 from spotline.contracts.limits import CallerLimits
+from spotline.domain.market.learning_rules import ALL_RULES
 from spotline.domain.market.live_market import LiveMarket
+from spotline.replay.handlers import learning_rules
 from spotline.runtime import log
 from tests.fakes.selector import market_of
 
@@ -98,14 +100,14 @@ def test_what_a_recorded_market_says_of_spot_is_counted_on(
     assert options.selector.spot_firm
 
 
-def test_a_new_log_says_that_cells_are_even_and_ends_fall(
+def test_a_new_log_says_that_cells_are_even_and_how_laws_are_learned(
     made: list[SystemOptions], command: list[str]
 ) -> None:
     CliRunner().invoke(app, command)
 
     (options,) = made
     assert options.settings()["selector"]["even_cells"] is True
-    assert options.settings()["forecaster"]["falling_ends"] is True
+    assert learning_rules(options.settings()) == ALL_RULES
 
 
 def test_a_live_market_says_nothing_of_spot_to_count_on() -> None:

@@ -23,6 +23,7 @@ from spotline.domain.jobs.measured import planned_lead_s
 from spotline.domain.jobs.program import JobProgram
 from spotline.domain.market.forecast import OfferingForecast
 from spotline.domain.market.law import MarketLaw, run_states
+from spotline.domain.market.learning_rules import OF_ONE_LAW
 from spotline.domain.market.offering import Offering, Reservation
 from spotline.domain.market.slot_quote import SlotQuote
 from spotline.domain.policies.compiled import replay_pool
@@ -175,7 +176,7 @@ def _until_it_ends(
 
 def _law_of(history: Sequence[SlotOpened], offering_id: str) -> MarketLaw | None:
     """The law that the recent slots show, None where they are too few or tell no counts."""
-    book = LawBook(whole_gangs=True, falling_ends=True)
+    book = LawBook(rules=OF_ONE_LAW)
     for opened in history:
         book.observe(opened)
     if len(book.counts.get(offering_id, ())) < FIRST_AFTER_SLOTS:

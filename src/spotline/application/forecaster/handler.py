@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 
 from spotline.application.slot_checks import check_slot
 from spotline.application.spec import NOTHING, Context, Outcome, Spec, Timer
@@ -17,6 +17,7 @@ from spotline.domain.forecasting.interface import Forecaster, check_horizon
 from spotline.domain.forecasting.law_book import LawBook
 from spotline.domain.market.forecast import CountProbability, ForecastStep, OfferingForecast
 from spotline.domain.market.law import law_id_of
+from spotline.domain.market.learning_rules import FIRST_RULES, LearningRules
 from spotline.domain.market.named_law import NamedLaw
 from spotline.domain.market.offering import is_reserved
 from spotline.domain.market.prior_laws import NO_PRIORS, PriorLaws
@@ -58,12 +59,8 @@ class ForecastHandler:
         A forecaster's class, from the registry.
     horizon_slots
         Steps to forecast, >= 1.
-    watch_laws
-        Forget what a market did before its law changed; logs of before 0.3.0 did not.
-    whole_gangs
-        Let laws tell a whole gang from one that has lost a few; logs of before 0.3.0 did not.
-    falling_ends
-        Draw the ends of runs towards a power of their age; logs of before 0.3.0 did not.
+    rules
+        How laws are learned.
     priors
         Laws from elsewhere, which the market's own are drawn towards.
     """
@@ -75,28 +72,20 @@ class ForecastHandler:
         factory: type[Forecaster],
         *,
         horizon_slots: int = DEFAULT_HORIZON_SLOTS,
-        watch_laws: bool = False,
-        whole_gangs: bool = False,
-        falling_ends: bool = False,
+        rules: LearningRules = FIRST_RULES,
         priors: PriorLaws = NO_PRIORS,
     ) -> None:
         check_horizon(horizon_slots, horizon_slots)
         self._factory = factory
         self._horizon_slots = horizon_slots
-        self._watch_laws = watch_laws
-        self._whole_gangs = whole_gangs
-        self._falling_ends = falling_ends
+        self._rules = rules
         self._priors = priors
 
     def initial(self) -> ForecastState:
         """A forecaster without any knowledge."""
         return ForecastState(
             forecaster=self._factory(self._horizon_slots),
-            book=LawBook(
-                watches=self._watch_laws,
-                whole_gangs=self._whole_gangs,
-                falling_ends=self._falling_ends,
-            ),
+            book=LawBook(rules=self._rules),
         )
 
     def check(self, state: ForecastState, event: Event) -> None:
@@ -178,24 +167,18 @@ class ForecastStateCodec:
         factory: type[Forecaster],
         *,
         horizon_slots: int = DEFAULT_HORIZON_SLOTS,
-        watch_laws: bool = False,
-        whole_gangs: bool = False,
-        falling_ends: bool = False,
+        rules: LearningRules = FIRST_RULES,
     ) -> None:
         self._factory = factory
         self._horizon_slots = horizon_slots
-        self._watch_laws = watch_laws
-        self._whole_gangs = whole_gangs
-        self._falling_ends = falling_ends
+        self._rules = rules
 
     @property
     def version(self) -> str:
-        """Model, library version, horizon: a snapshot of any other is to be refolded."""
-        watched = " watched" if self._watch_laws else ""
-        parted = " whole gangs" if self._whole_gangs else ""
-        falling = " falling ends" if self._falling_ends else ""
-        laws = f"{watched}{parted}{falling}"
-        return f"9 {self._factory.state_version} horizon={self._horizon_slots}{laws}"
+        """Model, library version, horizon, rules: a snapshot of any other is to be refolded."""
+        done = [name for name, is_done in asdict(self._rules).items() if is_done]
+        laws = "".join(f" {name}" for name in done)
+        return f"10 {self._factory.state_version} horizon={self._horizon_slots}{laws}"
 
     def dump(self, state: ForecastState) -> bytes:
         """Write a line with the slot, its time, the length of the law book; that; the forecaster."""

@@ -37,6 +37,7 @@ from spotline.domain.limits.breaker import Breaker
 from spotline.domain.limits.freezes import Freezes
 from spotline.domain.limits.spend_book import SpendBook
 from spotline.domain.market.law import law_id_of
+from spotline.domain.market.learning_rules import OF_ONE_LAW
 from spotline.domain.market.named_law import NamedLaw
 from spotline.domain.policies.interface import Policy
 from spotline.domain.policies.registry import POOL
@@ -188,7 +189,7 @@ def snapshot_of_market(
             source="",
         )
     )
-    book = LawBook(whole_gangs=True, falling_ends=True)
+    book = LawBook(rules=OF_ONE_LAW)
     for slot in history:
         following.fold(slot)
         book.observe(slot)

@@ -45,6 +45,7 @@ from spotline.domain.jobs.outlook import JobOutlook
 from spotline.domain.jobs.program import JobProgram
 from spotline.domain.ledger.billing import OfferingPrice
 from spotline.domain.limits.judgement import planned_budget_micro_usd
+from spotline.domain.market.learning_rules import OF_ONE_LAW
 from spotline.domain.policies.interface import Policy
 from spotline.domain.selection.rules import weights_ppb
 from spotline.domain.units import NS_PER_S
@@ -179,7 +180,7 @@ def market_futures(state: SelectorState, *, slots: int, futures: int) -> MarketF
     laws = {offering_id: named.law for offering_id, named in state.laws.items()}
     if any(sq.quote.offering_id not in laws for sq in state.current.quotes):
         # The forecaster says its first law only after a few slots.
-        book = LawBook(whole_gangs=True, falling_ends=True)
+        book = LawBook(rules=OF_ONE_LAW)
         for opened in history:
             book.observe(opened)
         laws = {**book.learn(), **laws}

@@ -15,6 +15,7 @@ from spotline.domain.forecasting.law_book import EVERY_SLOTS, MOST_INSTANCES
 from spotline.domain.jobs.program import JobProgram
 from spotline.domain.market.law import MarketLaw, choose_space, learn_laws, run_states
 from spotline.domain.market.law_drift import changed_at
+from spotline.domain.market.learning_rules import ALL_RULES
 from spotline.domain.policies.compiled import (
     ForecastSeries,
     MarketSeries,
@@ -131,7 +132,7 @@ def learn_law_before(
     for one in (series, *others):
         seen = [since for at, since in changes.get(one.name, ()) if at <= slot]
         past[one.name] = _past(one, seen[-1] if seen else 0, slot)
-    laws = learn_laws(past, most_instances=MOST_INSTANCES, whole_gangs=True, falling_ends=True)
+    laws = learn_laws(past, most_instances=MOST_INSTANCES, rules=ALL_RULES)
     return laws[series.name]
 
 

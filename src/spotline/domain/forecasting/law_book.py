@@ -10,6 +10,7 @@ from spotline.domain.events.market import SlotOpened
 from spotline.domain.forecasting.state_format import pack, unpack
 from spotline.domain.market.law import MarketLaw, choose_space, learn_laws
 from spotline.domain.market.law_drift import changed_at
+from spotline.domain.market.learning_rules import FIRST_RULES, LearningRules
 from spotline.domain.market.offering import is_reserved
 from spotline.domain.market.prior_laws import NO_PRIORS, SLOT_S, PriorLaws
 from spotline.domain.units import PPM
@@ -25,7 +26,7 @@ EVERY_SLOTS = 24
 # moves it.
 EARLY_SLOTS = (1, 2, 3, 4, 6, 8, 12, 16, 20)
 
-_NAME, _VERSIONS = "law book", {"format": "4"}
+_NAME, _VERSIONS = "law book", {"format": "5"}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -35,15 +36,11 @@ class LawBook:
     Feed it every slot in order. Slots of unknown count leave no trace. What offerings show is lent
     to each other, except by `reserved` ones: that these have no spot says nothing of a market.
 
-    A book that `watches` forgets what an offering did before its law changed (see
-    `law_drift.changed_at`), whenever laws are due; logs of before 0.3.0 were learned without. With
-    `whole_gangs` its laws tell a whole gang from one that has lost a few, see `choose_space`; with
-    `falling_ends` runs end the more rarely the older they are, see `learn_law`.
+    Where its `rules` say so, what an offering did before its law changed is forgotten whenever laws are
+    due.
     """
 
-    watches: bool = False
-    whole_gangs: bool = False
-    falling_ends: bool = False
+    rules: LearningRules = FIRST_RULES
     slots: int = 0
     counts: dict[str, list[int]] = field(default_factory=dict)
     price_ppm: dict[str, list[int]] = field(default_factory=dict)
@@ -65,7 +62,7 @@ class LawBook:
             else:
                 prices.append(quote.spot_price_micro_usd * PPM // quote.on_demand_price_micro_usd)
             del counts[:-MOST_SLOTS], prices[:-MOST_SLOTS]
-        if self.watches and self.is_due():
+        if self.rules.watch_laws and self.is_due():
             for name in sorted(self.counts.keys() - self.reserved):
                 self._forget_earlier_law(name)
 
@@ -73,7 +70,7 @@ class LawBook:
         counts = np.array(self.counts[name], dtype=np.int64)
         prices = np.array(self.price_ppm[name], dtype=np.int64)
         space = choose_space(
-            counts, prices, most_instances=MOST_INSTANCES, whole_gangs=self.whole_gangs
+            counts, prices, most_instances=MOST_INSTANCES, whole_gangs=self.rules.whole_gangs
         )
         since = changed_at(space, counts, prices)
         del self.counts[name][:since], self.price_ppm[name][:since]
@@ -97,8 +94,7 @@ class LawBook:
             traded,
             most_instances=MOST_INSTANCES,
             elsewhere=lends,
-            whole_gangs=self.whole_gangs,
-            falling_ends=self.falling_ends,
+            rules=self.rules,
         )
         for name in sorted(self.reserved):
             laws.update(learn_laws({name: past[name]}, most_instances=MOST_INSTANCES))

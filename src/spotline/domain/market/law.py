@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from spotline.domain.canonical import canonical_as, canonical_v1
 from spotline.domain.market.law_ages import aged, assumed_older, ended_by_age, slots_lasted
+from spotline.domain.market.learning_rules import FIRST_RULES, LearningRules
 from spotline.domain.market.long_run import long_run
 from spotline.domain.units import PPM
 
@@ -402,8 +403,7 @@ def learn_laws(
     *,
     most_instances: int,
     elsewhere: Lends | None = None,
-    whole_gangs: bool = False,
-    falling_ends: bool = False,
+    rules: LearningRules = FIRST_RULES,
 ) -> dict[str, MarketLaw]:
     """Learn the law of every offering, each drawn towards those of others that fit it.
 
@@ -419,20 +419,18 @@ def learn_laws(
         The most a job can use.
     elsewhere
         What other markets lend, beside the offerings of this one; see `Lends`.
-    whole_gangs
-        Tell the greatest count of the market from a few less; see `choose_space`.
-    falling_ends
-        Draw the ends of runs towards a power of their age; see `learn_law`.
+    rules
+        What is done with the past; all series are taken to be of one law.
     """
     names = sorted(series)
     if not names:
         return {}
     counts = np.concatenate([np.asarray(series[name][0], dtype=np.int64) for name in names])
     # Levels of the count are common to all, so that laws can be lent; prices are each one's own.
-    common = choose_space(counts, [], most_instances=most_instances, whole_gangs=whole_gangs)
+    common = choose_space(counts, [], most_instances=most_instances, whole_gangs=rules.whole_gangs)
     unpriced = {name: np.full(len(series[name][0]), PPM // 3, dtype=np.int64) for name in names}
     alone = {
-        name: learn_law(series[name][0], unpriced[name], common, falling_ends=falling_ends)
+        name: learn_law(series[name][0], unpriced[name], common, falling_ends=rules.falling_ends)
         for name in names
     }
     laws: dict[str, MarketLaw] = {}

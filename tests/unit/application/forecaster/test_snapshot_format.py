@@ -13,7 +13,7 @@ from spotline.domain.forecasting.law_book import LawBook
 from spotline.domain.forecasting.registry import forecaster_factory, forecaster_names
 from spotline.domain.forecasting.state_values import AsPlain
 
-FORMAT = "9"
+FORMAT = "10"
 FORMS = {
     "climatology": "376d11b54884",
     "law": "062fd95f5d3e",
@@ -22,7 +22,7 @@ FORMS = {
     "river": "e897c21c42e0",
     "seasonal_naive": "122718ca62c6",
     "snarimax": "71669b978748",
-    "law book": "e668982236da",
+    "law book": "8057daecedfc",
 }
 
 

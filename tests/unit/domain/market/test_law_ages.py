@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spotline.contracts.errors import ContractError
 from spotline.domain.forecasting.law_book import LawBook
 from spotline.domain.market.law import (
     MarketLaw,
@@ -19,10 +20,11 @@ from spotline.domain.market.law import (
     run_states,
 )
 from spotline.domain.market.law_ages import ended_by_age, ends_by_age, slots_lasted
-from spotline.replay.handlers import ends_fall
+from spotline.domain.market.learning_rules import FIRST_RULES
 from tests.depth import examples
 
 AGES = (1, 3, 9)
+FALLING = replace(FIRST_RULES, falling_ends=True)
 LEVELS = st.lists(st.integers(0, 2), max_size=200).map(lambda one: np.array(one, dtype=np.int64))
 
 
@@ -110,23 +112,16 @@ def test_laws_are_as_before_where_falling_ends_are_not_asked_for() -> None:
     space = choose_space(series["a"][0], series["a"][1], most_instances=32)
     assert law == learn_law(*series["a"], space)
     assert law_id_of(law) == ("e41537652d07391d1134f7d4fc9076e182100e5ad997fc311edd45e7f2759fd2")
-    assert learn_laws(series, most_instances=32, falling_ends=True)["a"] != law
+    assert learn_laws(series, most_instances=32, rules=FALLING)["a"] != law
 
 
 def test_a_book_whose_ends_fall_says_so_in_its_laws_and_its_snapshot() -> None:
     counts, prices = renewal(0.3, 1.0, 200, 3) * 16, np.full(200, 300_000)
-    book, plain = LawBook(falling_ends=True), LawBook()
+    book, plain = LawBook(rules=FALLING), LawBook()
     for one in (book, plain):
         one.counts["o"], one.price_ppm["o"] = counts.tolist(), prices.tolist()
 
     series = {"o": (counts, prices)}
-    assert book.learn() == learn_laws(series, most_instances=32, falling_ends=True)
+    assert book.learn() == learn_laws(series, most_instances=32, rules=FALLING)
     assert plain.learn() == learn_laws(series, most_instances=32)
     assert LawBook.load(book.dump()) == book
-
-
-def test_a_log_that_says_nothing_of_falling_ends_was_learned_without() -> None:
-    assert not ends_fall({"forecaster": {"whole_gangs": True}})
-    assert ends_fall({"forecaster": {"falling_ends": True}})
-    with pytest.raises(ContractError, match="expected true or false, found 1"):
-        ends_fall({"forecaster": {"falling_ends": 1}})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,13 +11,12 @@ from hypothesis import strategies as st
 
 from spotline.application.forecaster.handler import ForecastHandler
 from spotline.application.spec import Context
-from spotline.contracts.errors import ContractError
 from spotline.domain.events.law import MarketLawLearned
 from spotline.domain.forecasting.law_book import LawBook
 from spotline.domain.forecasting.registry import forecaster_factory
 from spotline.domain.market.law import StateSpace
 from spotline.domain.market.law_drift import ALPHA, SPLIT_SLOTS, changed_at
-from spotline.replay.handlers import watches_laws
+from spotline.domain.market.learning_rules import FIRST_RULES
 from tests.depth import examples
 from tests.fakes.market_slots import START_NS, series
 
@@ -87,7 +88,7 @@ def changed_market() -> list[int]:
 
 
 def test_a_book_that_watches_forgets_what_was_before_and_any_other_does_not() -> None:
-    watching, plain = LawBook(watches=True), LawBook()
+    watching, plain = LawBook(rules=replace(FIRST_RULES, watch_laws=True)), LawBook()
     for opened in series(changed_market()):
         watching.observe(opened)
         plain.observe(opened)
@@ -112,7 +113,8 @@ def test_a_book_that_watches_forgets_what_was_before_and_any_other_does_not() ->
 
 def laws_of(*, watch_laws: bool) -> list[MarketLawLearned]:
     factory = forecaster_factory("persistence")
-    handler = ForecastHandler(factory, horizon_slots=2, watch_laws=watch_laws)
+    rules = replace(FIRST_RULES, watch_laws=watch_laws)
+    handler = ForecastHandler(factory, horizon_slots=2, rules=rules)
     state, laws = handler.initial(), []
     for opened in series(changed_market()):
         handler.evolve(state, opened)
@@ -129,10 +131,3 @@ def test_laws_part_only_where_a_change_was_seen() -> None:
 
     assert watched[:6] == plain[:6]
     assert watched[-1] != plain[-1]
-
-
-def test_a_log_that_says_nothing_of_it_was_learned_without() -> None:
-    assert not watches_laws({"forecaster": {"forecaster": "river"}})
-    assert watches_laws({"forecaster": {"watch_laws": True}})
-    with pytest.raises(ContractError, match="expected true or false, found 'yes'"):
-        watches_laws({"forecaster": {"watch_laws": "yes"}})

@@ -1,11 +1,12 @@
 """Losses of any and of all members of a gang, as a law tells them, against the law that made them."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spotline.contracts.errors import ContractError
 from spotline.domain.forecasting.law_book import LawBook
 from spotline.domain.market.law import (
     MOST_LEVELS,
@@ -15,8 +16,9 @@ from spotline.domain.market.law import (
     learn_laws,
     run_states,
 )
-from spotline.replay.handlers import parts_whole_gangs
+from spotline.domain.market.learning_rules import FIRST_RULES
 
+PARTING = replace(FIRST_RULES, whole_gangs=True)
 WHOLE = 16
 ANY_LOST, ALL_LOST = 0.15, 0.04
 
@@ -56,7 +58,7 @@ def told(law: MarketLaw, counts: np.ndarray, below: int) -> float:
 def test_a_law_tells_losses_of_any_and_of_all_members_as_often_as_they_come() -> None:
     counts = losing_gangs(4_000, seed=3)
 
-    law = learn_laws({"o": (counts, flat(counts))}, most_instances=32, whole_gangs=True)["o"]
+    law = learn_laws({"o": (counts, flat(counts))}, most_instances=32, rules=PARTING)["o"]
 
     assert told(law, counts, WHOLE) == pytest.approx(ANY_LOST, abs=0.02)
     assert told(law, counts, 1) == pytest.approx(ALL_LOST, abs=0.01)
@@ -71,7 +73,7 @@ def test_without_a_level_of_its_own_a_gang_that_lost_few_passes_for_whole() -> N
 
 
 def test_a_book_that_parts_whole_gangs_says_so_in_its_laws_and_its_snapshot() -> None:
-    book = LawBook(whole_gangs=True)
+    book = LawBook(rules=PARTING)
     counts = losing_gangs(600, seed=4)
     book.counts["o"], book.price_ppm["o"] = counts.tolist(), flat(counts).tolist()
 
@@ -79,13 +81,6 @@ def test_a_book_that_parts_whole_gangs_says_so_in_its_laws_and_its_snapshot() ->
 
     assert law.space.level_starts[-1] == WHOLE
     assert LawBook.load(book.dump()) == book
-
-
-def test_a_log_that_says_nothing_of_it_was_learned_without() -> None:
-    assert not parts_whole_gangs({"forecaster": {"watch_laws": True}})
-    assert parts_whole_gangs({"forecaster": {"whole_gangs": True}})
-    with pytest.raises(ContractError, match="expected true or false, found 1"):
-        parts_whole_gangs({"forecaster": {"whole_gangs": 1}})
 
 
 @given(
