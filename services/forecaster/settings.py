@@ -14,7 +14,7 @@ class ForecasterSettings(ServiceSettings):
 
     `watch_laws`: what a market did before its law changed is forgotten. `whole_gangs`: laws tell a
     whole gang from one that has lost a few. `falling_ends`: the ends of runs are drawn towards a power of
-    their age.
+    their age. `present_prices`: prices are learned from recent slots, with the latest among the levels.
     With `priors` laws are drawn towards those in the wheel until the market has shown its own.
     """
 
@@ -23,6 +23,7 @@ class ForecasterSettings(ServiceSettings):
     watch_laws: bool = True
     whole_gangs: bool = True
     falling_ends: bool = True
+    present_prices: bool = True
     priors: bool = True
 
     @property
@@ -32,4 +33,5 @@ class ForecasterSettings(ServiceSettings):
             watch_laws=self.watch_laws,
             whole_gangs=self.whole_gangs,
             falling_ends=self.falling_ends,
+            present_prices=self.present_prices,
         )

@@ -25,7 +25,7 @@ from spotline.domain.market.law import (
     quantised_rows,
     run_states,
 )
-from spotline.domain.market.learning_rules import FIRST_RULES
+from spotline.domain.market.learning_rules import ALL_RULES
 from spotline.domain.policies.compiled import MarketSeries, clairvoyant_many, replay_many
 from spotline.domain.policies.prediction import UNCOUNTED
 from spotline.domain.policies.registry import FALLBACK_POLICY_ID, policy_named
@@ -179,9 +179,7 @@ def learned_law(law: MarketLaw, seed: int) -> MarketLaw:
     past = sample(law, LEARNED_SLOTS, seed)
     price_ppm = past.spot_price * PPM // past.on_demand_price
     series = {"known": (past.spot_available, price_ppm)}
-    return learn_laws(
-        series, most_instances=MOST_INSTANCES, rules=replace(FIRST_RULES, falling_ends=True)
-    )["known"]
+    return learn_laws(series, most_instances=MOST_INSTANCES, rules=ALL_RULES)["known"]
 
 
 def _terms(program: JobProgram, law: MarketLaw) -> TableTerms:

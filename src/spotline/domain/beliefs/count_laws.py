@@ -18,8 +18,7 @@ from spotline.domain.market.law import (
     AGE_STARTS,
     MarketLaw,
     StateSpace,
-    choose_space,
-    learn_law,
+    learn_present_prices,
     quantised_rows,
 )
 from spotline.domain.market.prior_laws import PriorLaws
@@ -203,16 +202,12 @@ class CountBelief:
         of_law = self.mass.sum(axis=1)[:, None] * self.laws.long_run + _LEAST_MASS
         shares = of_law / of_law.sum(axis=0, keepdims=True)
         run = np.einsum("ms,mst->st", shares, self.laws.transitions)
-        centres = choose_space((), price_ppm, most_instances=1).price_centres_ppm
-        prices = StateSpace(level_starts=(0,), age_starts=(1,), price_centres_ppm=centres)
-        price = learn_law([0] * len(price_ppm), price_ppm, prices)
+        space, price_ppb = learn_present_prices(_SPACE, price_ppm)
         return MarketLaw(
-            space=StateSpace(
-                level_starts=LEVEL_STARTS, age_starts=AGE_STARTS, price_centres_ppm=centres
-            ),
+            space=space,
             level_counts=LEVEL_STARTS,
             run_ppb=quantised_rows(run / run.sum(axis=1, keepdims=True)),
-            price_ppb=price.price_ppb,
+            price_ppb=price_ppb,
         )
 
 

@@ -12,7 +12,7 @@ import hashlib
 import itertools
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from spotline.domain.canonical import canonical_as, canonical_v1
 from spotline.domain.market.law_ages import aged, assumed_older, ended_by_age, slots_lasted
+from spotline.domain.market.law_prices import RECENT_SLOTS, present_centres, price_centres
 from spotline.domain.market.learning_rules import FIRST_RULES, LearningRules
 from spotline.domain.market.long_run import long_run
 from spotline.domain.units import PPM
@@ -30,10 +31,7 @@ FloatArray = npt.NDArray[np.float64]
 PPB = 1_000_000_000
 
 MOST_LEVELS = 6
-MOST_PRICE_LEVELS = 4
 AGE_STARTS = (1, 3, 9)
-# Prices that move by less than this (ppm of on-demand) are one level: planning gains nothing.
-_PRICE_STEP_PPM = 10_000
 # Weight, in observed transitions, of what is assumed before any: about half a day of slots.
 _LEVEL_WEIGHT = 4.0
 _AGE_WEIGHT = 12.0
@@ -232,18 +230,8 @@ def choose_space(
     return StateSpace(
         level_starts=(0, *sorted(set(starts))),
         age_starts=age_starts,
-        price_centres_ppm=_price_centres(np.asarray(price_ppm, dtype=np.int64)),
+        price_centres_ppm=price_centres(price_ppm),
     )
-
-
-def _price_centres(price_ppm: IntArray) -> tuple[int, ...]:
-    if price_ppm.size == 0:
-        return (PPM // 3,)
-    ordered = np.sort(price_ppm)
-    spread = int(ordered[-1] - ordered[0])
-    levels = max(1, min(MOST_PRICE_LEVELS, spread // _PRICE_STEP_PPM))
-    at = [ordered[(2 * k + 1) * ordered.size // (2 * levels)] for k in range(levels)]
-    return tuple(sorted({int(a) for a in at}))
 
 
 def learn_law(
@@ -451,14 +439,37 @@ def learn_laws(
         run = alone[name]
         if lent is not None:
             run = learn_law(own_counts, unpriced[name], common, prior=lent)
-        priced = learn_law(own_counts, own_prices, _with_prices(common, own_prices))
+        prices = np.asarray(own_prices, dtype=np.int64)
+        space, price_ppb = (
+            learn_present_prices(common, prices)
+            if rules.present_prices
+            else _learn_prices(common, prices, price_centres(prices))
+        )
         laws[name] = MarketLaw(
-            space=priced.space,
-            level_counts=priced.level_counts,
+            space=space,
+            level_counts=_level_counts(np.asarray(own_counts, dtype=np.int64), space, None),
             run_ppb=run.run_ppb,
-            price_ppb=priced.price_ppb,
+            price_ppb=price_ppb,
         )
     return laws
+
+
+def learn_present_prices(
+    space: StateSpace, price_ppm: Sequence[int] | IntArray
+) -> tuple[StateSpace, tuple[int, ...]]:
+    """`space` with price levels of recent slots, the latest price among them, and how they follow.
+
+    What follows is `MarketLaw.price_ppb`. Prices are in ppm of on-demand, slot by slot.
+    """
+    recent = np.asarray(price_ppm, dtype=np.int64)[-RECENT_SLOTS:]
+    return _learn_prices(space, recent, present_centres(recent))
+
+
+def _learn_prices(
+    space: StateSpace, price_ppm: IntArray, centres: tuple[int, ...]
+) -> tuple[StateSpace, tuple[int, ...]]:
+    priced = replace(space, price_centres_ppm=centres)
+    return priced, _price_law(price_ppm, priced, None)
 
 
 def _capacity(name: str, series: Mapping[str, tuple[Sequence[int] | IntArray, Any]]) -> int:
@@ -468,11 +479,3 @@ def _capacity(name: str, series: Mapping[str, tuple[Sequence[int] | IntArray, An
         return most[name]
     shown = sorted(count for count in most.values() if count > 0)
     return shown[(len(shown) - 1) // 2] if shown else 1
-
-
-def _with_prices(space: StateSpace, price_ppm: Sequence[int] | IntArray) -> StateSpace:
-    return StateSpace(
-        level_starts=space.level_starts,
-        age_starts=space.age_starts,
-        price_centres_ppm=_price_centres(np.asarray(price_ppm, dtype=np.int64)),
-    )

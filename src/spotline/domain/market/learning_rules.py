@@ -19,14 +19,19 @@ class LearningRules:
         Tell a whole gang from one that has lost a few, see `law.choose_space`.
     falling_ends
         Draw the ends of runs towards a power of their age, see `law_ages.ends_by_age`.
+    present_prices
+        Learn prices from recent slots, with the latest among the levels, see `law_prices`.
     """
 
     watch_laws: bool = True
     whole_gangs: bool = True
     falling_ends: bool = True
+    present_prices: bool = True
 
 
-FIRST_RULES = LearningRules(watch_laws=False, whole_gangs=False, falling_ends=False)
+FIRST_RULES = LearningRules(
+    watch_laws=False, whole_gangs=False, falling_ends=False, present_prices=False
+)
 """Those of logs of before 0.3.0."""
 
 ALL_RULES = LearningRules()
