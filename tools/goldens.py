@@ -27,6 +27,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import math
 import shutil
 import sqlite3
 import subprocess
@@ -85,6 +86,9 @@ LEDGER_ROWS: Mapping[str, tuple[str, ...]] = {
     "answers": ("slot", "call_key"),
 }
 MOST_DIFFERENCES = 20
+# numpy's exp and log round the last digits by what the processor has. Weights and mean dollars are such
+# fractions; decisions, money and ids are whole numbers and text, and must be equal.
+ROUNDING = 1e-9
 PROCESSES = 2
 # Of the demo, on a machine that is too busy to answer in time.
 MOST_RUNS = 3
@@ -385,7 +389,7 @@ def canonical(value: Any) -> str:
 
 
 def differences(kept: Any, now: Any, path: str = "") -> Iterator[str]:
-    """Name each place where two JSON values differ."""
+    """Name each place where two JSON values differ; fractions by more than processors may round them."""
     if isinstance(kept, dict) and isinstance(now, dict):
         for name in sorted(kept.keys() | now.keys()):
             where = f"{path}.{name}" if path else name
@@ -400,6 +404,9 @@ def differences(kept: Any, now: Any, path: str = "") -> Iterator[str]:
             yield f"{path}: had {len(kept)} entries, has {len(now)}"
         for index, (before, after) in enumerate(zip(kept, now, strict=False)):
             yield from differences(before, after, f"{path}[{index}]")
+    elif isinstance(kept, float) and isinstance(now, float):
+        if not math.isclose(kept, now, rel_tol=ROUNDING, abs_tol=ROUNDING):
+            yield f"{path}: was {short(kept)}, is {short(now)}"
     elif kept != now or type(kept) is not type(now):
         yield f"{path}: was {short(kept)}, is {short(now)}"
 

@@ -72,6 +72,21 @@ def test_each_difference_is_named(one_case, capsys):
     assert "rows[1].slot: was 2, is missing" in said
 
 
+@pytest.mark.parametrize(
+    ("kept", "now", "equal"),
+    [
+        (0.1, 0.1 + 1e-15, True),
+        (1e9, 1e9 + 0.5, True),
+        (0.1, 0.1 + 1e-6, False),
+        (0.0, 1e-6, False),
+        (5, 5.0, False),
+        (5_000_000_000, 5_000_000_001, False),
+    ],
+)
+def test_fractions_differ_where_no_processor_rounds_so(kept, now, equal):
+    assert (list(goldens.differences({"a": kept}, {"a": now})) == []) is equal
+
+
 def test_a_golden_that_was_edited_by_hand_is_found(one_case, capsys):
     kept = goldens.FOLDER / "case.json"
     kept.write_text(kept.read_text() + " ")
