@@ -23,6 +23,10 @@ PRIORS_USED = (
     "prior: the laws and weights that the wheel ships, learned from first halves of traces, of "
     "some of these zones among them; of what is reported here nothing"
 )
+WARM_STARTED = (
+    "warm: the market's first half is known, and weights are of a crowd of other jobs that ran on it; "
+    "laws are drawn towards those of the wheel, as in an installation that began with them"
+)
 PRIORS_ELSEWHERE = (
     "elsewhere: laws that the wheel ships but for those of regions of the market, equal weights"
 )
@@ -49,7 +53,8 @@ def start_of(
     Cold, forecasts and the selector begin with the reported half and know nothing; with priors, they
     begin there with the laws and weights of the wheel; elsewhere, with the laws of other regions than the
     market's, and equal weights. Warm, they have seen the first half: laws
-    and history are learned from its slots, weights from a crowd of other jobs that ran on it. Where
+    and history are learned from its slots, weights from a crowd of other jobs that ran on it; like
+    `spotline up --warm-start`, laws are drawn towards those of the wheel all the same. Where
     counts are hidden, nothing is learned of them but by asking: believed they are by the wheel's laws
     at every start.
 
@@ -77,13 +82,14 @@ def start_of(
         )
     if start != WARM:
         raise ValueError(f"start must be one of {', '.join(NAMED_STARTS)}, was {start!r}")
+    priors = shipped_priors()
     first = replace(
         instance,
         reported=instance.whole.between(0, instance.begin),
         jobs=training_jobs(source, instance.crowd, instance.whole),
     )
     lesson = run_policy(
-        _course(first, information, warm=False),
+        _course(first, information, warm=False, priors=priors),
         first.jobs,
         SPOTLINE,
         options,
@@ -95,8 +101,9 @@ def start_of(
         learner.rule, learner.policy_ids, f"first half of {source.name}, {source.recorded}"
     )
     return Started(
-        course=_course(instance, information, warm=True),
+        course=_course(instance, information, warm=True, priors=priors),
         options=replace(options, warm_start=saved.to_json()),
+        note=WARM_STARTED,
     )
 
 

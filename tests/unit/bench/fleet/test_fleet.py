@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 from spotline.application.selector.options import SelectorOptions
-from spotline.bench.fleet.cells import all_cells, cell_named, default_cells
+from spotline.bench.fleet.cells import COLD, WARM, all_cells, cell_named, default_cells
 from spotline.bench.fleet.counting import CrowdCount, Lives, best_rule, count_cell
 from spotline.bench.fleet.instance import Crowd, LaidCrowd, bound_of, lay_instance
 from spotline.bench.fleet.jobs import CLASSES, TENANTS, fleet_jobs
@@ -18,7 +19,7 @@ from spotline.bench.fleet.markets import FleetMarket, fleet_market
 from spotline.bench.fleet.policies import EDF, RULES, run_policy
 from spotline.bench.fleet.report import write_report
 from spotline.bench.fleet.slot_times import wide_market
-from spotline.bench.fleet.starts import priors_elsewhere
+from spotline.bench.fleet.starts import WARM_STARTED, priors_elsewhere, start_of
 from spotline.contracts.errors import ContractError
 from spotline.domain.jobs.job import DeadlineKind
 from spotline.domain.market.market import OBSERVED
@@ -68,6 +69,23 @@ def test_priors_from_elsewhere_hold_no_law_of_a_region_of_the_market(source: Fle
 
     assert "us-east-2" not in left
     assert left == {prior.region for prior in shipped_priors().laws} - {"us-east-2"}
+
+
+def test_a_warm_start_knows_the_first_half_and_draws_laws_towards_the_wheel(
+    source: FleetMarket,
+) -> None:
+    short = replace(source, market=source.market.between(0, 120))
+    crowd = lay_instance(short, Crowd(market="generated", jobs=4, load=0.8, seed=3))
+
+    cold, warm = (start_of(each, short, crowd, SelectorOptions()) for each in (COLD, WARM))
+
+    assert cold.course.market == crowd.reported
+    assert warm.course.market == crowd.whole
+    # Without laws of the wheel there is nothing to say in a first slot.
+    assert not cold.course.issued[0].laws
+    assert warm.course.issued[0].laws
+    assert json.loads(warm.options.warm_start)["rounds"] > 0
+    assert warm.note == WARM_STARTED
 
 
 @pytest.mark.parametrize(
