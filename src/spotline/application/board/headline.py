@@ -312,7 +312,7 @@ _REASONS = {
     DecisionReason.BUDGET: "its budget allows no more",
     DecisionReason.CLOSED: "it is over",
     DecisionReason.AFTER_DEADLINE: "after its deadline, idle spot or on-demand as long as that still pays",
-    DecisionReason.NO_CAPACITY: "nothing is to be had",
+    DecisionReason.NO_CAPACITY: "too few instances are left for it",
     DecisionReason.RETRYING: "its program failed and is tried again later",
     DecisionReason.FINISHING: "kept until its program has ended",
 }

@@ -53,7 +53,7 @@ _WAITS: Mapping[Enum, SaidWords] = {
     WaitingFor.START: SaidWords("its start", "its owner does not want it to begin before then"),
     WaitingFor.SLOT: SaidWords("the next slot", "it is taken up then"),
     WaitingFor.PRICE: SaidWords("a better price", "its policy sees time enough to wait"),
-    WaitingFor.CAPACITY: SaidWords("capacity", "nothing is to be had, or it was refused"),
+    WaitingFor.CAPACITY: SaidWords("capacity", "nothing is left for it, or it was refused"),
     WaitingFor.INSTANCES: SaidWords(
         "its instances", "they are bought, and its program starts on them"
     ),
@@ -90,7 +90,8 @@ _REASONS: Mapping[Enum, SaidWords] = {
         "its deadline is over: idle spot or on-demand does the rest, if that pays",
     ),
     DecisionReason.NO_CAPACITY: SaidWords(
-        "no capacity", "there are not enough instances for any count that it runs on"
+        "no capacity",
+        "too few instances are left for any count it runs on; hard deadlines come first",
     ),
     DecisionReason.RETRYING: SaidWords("retrying", "its program failed and waits for its next try"),
     DecisionReason.FINISHING: SaidWords(
