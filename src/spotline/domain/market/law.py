@@ -254,10 +254,7 @@ def learn_law(
     ValueError
         The series differ in length, or `prior` is on another space.
     """
-    if len(counts) != len(price_ppm):
-        raise ValueError(
-            f"counts and price_ppm must have one length, had {len(counts)} and {len(price_ppm)}"
-        )
+    _check_lengths(counts, price_ppm)
     if prior is not None and prior.space != space:
         raise ValueError("prior must be on the space that is learned")
     seen = np.asarray(counts, dtype=np.int64)
@@ -267,6 +264,13 @@ def learn_law(
         run_ppb=_run_law(run_states(space, seen), space, prior, falling_ends=falling_ends),
         price_ppb=_price_law(np.asarray(price_ppm, dtype=np.int64), space, prior),
     )
+
+
+def _check_lengths(counts: Sequence[int] | IntArray, price_ppm: Sequence[int] | IntArray) -> None:
+    if len(counts) != len(price_ppm):
+        raise ValueError(
+            f"counts and price_ppm must have one length, had {len(counts)} and {len(price_ppm)}"
+        )
 
 
 def _level_counts(seen: IntArray, space: StateSpace, prior: MarketLaw | None) -> tuple[int, ...]:
@@ -409,6 +413,11 @@ def learn_laws(
         What other markets lend, beside the offerings of this one; see `Lends`.
     rules
         What is done with the past; all series are taken to be of one law.
+
+    Raises
+    ------
+    ValueError
+        The two parts of a series differ in length.
     """
     names = sorted(series)
     if not names:
@@ -424,6 +433,7 @@ def learn_laws(
     laws: dict[str, MarketLaw] = {}
     for name in names:
         own_counts, own_prices = series[name]
+        _check_lengths(own_counts, own_prices)
         others = [alone[other] for other in names if other != name]
         before = None
         if elsewhere is not None:

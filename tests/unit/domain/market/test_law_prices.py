@@ -18,7 +18,7 @@ from spotline.domain.market.law_prices import (
     present_centres,
     price_centres,
 )
-from spotline.domain.market.learning_rules import FIRST_RULES
+from spotline.domain.market.learning_rules import FIRST_RULES, LearningRules
 from spotline.domain.market.prior_laws import shipped_priors
 
 PRESENT = replace(FIRST_RULES, present_prices=True)
@@ -93,6 +93,12 @@ def test_what_was_longer_ago_does_not_count() -> None:
     assert longer.space.price_centres_ppm == shorter.space.price_centres_ppm
     assert longer.price_ppb == shorter.price_ppb
     assert longer.run_ppb != shorter.run_ppb  # counts of all slots do
+
+
+@pytest.mark.parametrize("rules", [PRESENT, FIRST_RULES])
+def test_counts_without_their_prices_are_refused(rules: LearningRules) -> None:
+    with pytest.raises(ValueError, match="must have one length, had 3 and 2"):
+        learn_laws({"o": ([1, 2, 3], [300_000] * 2)}, most_instances=32, rules=rules)
 
 
 def test_a_book_that_learns_present_prices_says_so_in_its_laws_and_its_snapshot() -> None:
