@@ -108,7 +108,8 @@ VARIABLES = {
     },
     ConfiguratorSettings: {"CONFIGURATOR_ADDRESS", "KNOWLEDGE", "KNOWLEDGE_STACK"},
     ForecasterSettings: {
-        *("FORECASTER", "HORIZON_SLOTS", "PRIORS", "WATCH_LAWS", "WHOLE_GANGS", "FALLING_ENDS")
+        *("FORECASTER", "HORIZON_SLOTS", "PRIORS"),
+        *("WATCH_LAWS", "WHOLE_GANGS", "FALLING_ENDS", "PRESENT_PRICES"),
     },
     MarketIngestSettings: {
         *("MARKET", "SLOTS_PER_S", "WALL_CLOCK", "WAIT_FOR_WORK", "GEOGRAPHY", "NOTICE_LEAD_S"),
