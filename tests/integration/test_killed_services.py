@@ -30,6 +30,7 @@ from spotline.domain.events.market import SlotOpened
 from spotline.domain.jobs.job import Job
 from spotline.domain.market.generate import generate
 from spotline.domain.market.learning_rules import ALL_RULES
+from spotline.domain.market.prior_laws import shipped_priors
 from spotline.replay.divergence import VerifyReport
 from spotline.replay.handlers import handlers_of
 from spotline.replay.jobs import generated_jobs
@@ -150,7 +151,11 @@ def verified(entries: Sequence[StoredEntry]) -> VerifyReport:
     )
     settings = {
         "selector": asdict(options),
-        "forecaster": {"horizon_slots": 12, **asdict(ALL_RULES)},
+        "forecaster": {
+            "horizon_slots": 12,
+            **asdict(ALL_RULES),
+            "priors_sha256": shipped_priors().sha256,
+        },
     }
     manifest = Manifest(
         run_id="killed",
