@@ -76,7 +76,9 @@ def test_each_difference_is_named(one_case, capsys):
     ("kept", "now", "equal"),
     [
         (0.1, 0.1 + 1e-15, True),
-        (1e9, 1e9 + 0.5, True),
+        (2.80021368809288e-06, 2.8002136880928644e-06, True),
+        (123_456.789_012, 123_456.789_013, False),
+        (3e-11, 4e-11, False),
         (0.1, 0.1 + 1e-6, False),
         (0.0, 1e-6, False),
         (5, 5.0, False),
