@@ -22,7 +22,7 @@ from spotline.bench.fleet.counting import CrowdCount, Lives, count_cell, joined,
 from spotline.bench.fleet.instance import Crowd, LaidCrowd, bound_of, lay_instance
 from spotline.bench.fleet.markets import fleet_market
 from spotline.bench.fleet.policies import POLICY_NAMES, SHIPPED, UNLEARNED, run_policy
-from spotline.bench.fleet.starts import start_of
+from spotline.bench.fleet.starts import LAWS, start_of
 from spotline.domain.solvers.joint_bound import PASSES
 from spotline.replay.closed_loop import course_unforecast
 from spotline.replay.clouds import Information
@@ -133,6 +133,7 @@ def _figures(
             "fairness": options.selector.fairness,
             "most_bidders": options.selector.most_bidders,
             "bound_passes": PASSES,
+            "laws": LAWS,
             "probes": options.selector.probes,
             "wall_s": wall_s,
             "platform": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",

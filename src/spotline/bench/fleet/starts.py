@@ -19,6 +19,8 @@ from spotline.replay.course import MarketCourse, course_of
 from spotline.replay.summary import SPOTLINE
 
 HORIZON_SLOTS = 6
+LAWS = "present prices; warm ones drawn towards the wheel's"
+"""How laws are learned, for cells of two runs that stand side by side."""
 PRIORS_USED = (
     "prior: the laws and weights that the wheel ships, learned from first halves of traces, of "
     "some of these zones among them; of what is reported here nothing"

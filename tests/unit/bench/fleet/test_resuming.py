@@ -29,6 +29,7 @@ META = {
     "fairness": 1.0,
     "most_bidders": 400,
     "bound_passes": 60,
+    "laws": "of today",
 }
 
 
@@ -163,6 +164,7 @@ def test_cells_of_all_runs_stand_in_the_order_they_are_asked_for() -> None:
         ("fairness", 2.0),
         ("most_bidders", 0),
         ("bound_passes", 30),
+        ("laws", "of yesterday"),
     ],
 )
 def test_a_run_with_other_options_is_refused(name: str, other: object) -> None:
@@ -170,6 +172,18 @@ def test_a_run_with_other_options_is_refused(name: str, other: object) -> None:
         joined_figures(
             CELLS[:1],
             [figures_of(CELLS[0].name) | {"meta": {**META, "wall_s": 1.0, name: other}}],
+            figures_of(),
+        )
+
+
+@pytest.mark.parametrize("name", ["bound_passes", "laws"])
+def test_a_run_of_before_it_was_said_is_refused(name: str) -> None:
+    said = {key: value for key, value in META.items() if key != name}
+
+    with pytest.raises(ContractError, match=name):
+        joined_figures(
+            CELLS[:1],
+            [figures_of(CELLS[0].name) | {"meta": {**said, "wall_s": 1.0}}],
             figures_of(),
         )
 
