@@ -18,7 +18,7 @@ async def serve(settings: ForecasterSettings, bus: BusAddress, hooks: PartHooks)
         horizon_slots=settings.horizon_slots,
         priors=settings.priors,
         hooks=hooks,
-        rules=settings.rules,
+        learning=settings.learning,
     )
 
 

@@ -27,7 +27,7 @@ class ForecasterSettings(ServiceSettings):
     priors: bool = True
 
     @property
-    def rules(self) -> LearningRules:
+    def learning(self) -> LearningRules:
         """How laws are learned."""
         return LearningRules(
             watch_laws=self.watch_laws,

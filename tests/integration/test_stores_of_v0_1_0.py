@@ -48,7 +48,7 @@ async def test_a_store_of_v0_1_0_is_continued_with_the_same_bill(tmp_path: Path,
         allocate_timeout_s=90,
         selector=SelectorOptions(forecast_timeout_s=90),
         # As the laws were learned that the store holds: one log is verified by one manifest.
-        rules=FIRST_RULES,
+        learning=FIRST_RULES,
     )
     async with running_system(options, listeners={"market_ingest": watch}) as system:
         async with asyncio.timeout(200):

@@ -163,10 +163,10 @@ async def serve_forecaster(
     forecaster: str,
     horizon_slots: int,
     hooks: PartHooks,
-    rules: LearningRules = ALL_RULES,
+    learning: LearningRules = ALL_RULES,
     priors: bool = False,
 ) -> None:
-    """Forecast every slot; laws are learned by `rules`, with `priors` drawn towards those in the wheel."""
+    """Forecast every slot; laws are learned by `learning`, with `priors` drawn towards those in the wheel."""
     # River takes a second to import; only this service needs it.
     from spotline.application.forecaster.handler import ForecastHandler, ForecastStateCodec
     from spotline.domain.forecasting.registry import forecaster_factory
@@ -181,14 +181,14 @@ async def serve_forecaster(
             codec=ForecastStateCodec(
                 factory,
                 horizon_slots=horizon_slots,
-                rules=rules,
+                learning=learning,
             ),
         )
         host = ServiceHost(
             ForecastHandler(
                 factory,
                 horizon_slots=horizon_slots,
-                rules=rules,
+                learning=learning,
                 priors=shipped_priors() if priors else NO_PRIORS,
             ),
             stream,

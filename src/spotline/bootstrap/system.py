@@ -117,7 +117,7 @@ class SystemOptions:
     statistics: StatisticsOptions = field(default_factory=StatisticsOptions)
     forecaster: str = DEFAULT_FORECASTER
     horizon_slots: int = 6
-    rules: LearningRules = ALL_RULES
+    learning: LearningRules = ALL_RULES
     priors: bool = False
     ingest: IngestOptions = field(default_factory=IngestOptions)
     selector: SelectorOptions = field(default_factory=SelectorOptions)
@@ -199,7 +199,7 @@ class SystemOptions:
             "forecaster": {
                 "forecaster": self.forecaster,
                 "horizon_slots": self.horizon_slots,
-                **asdict(self.rules),
+                **asdict(self.learning),
                 "priors_sha256": shipped_priors().sha256 if self.priors else "",
             },
             "selector": asdict(self.selector),
@@ -467,7 +467,7 @@ def _start_followers(services: _Services, options: SystemOptions, traded: _Trade
             serve_forecaster,
             forecaster=options.forecaster,
             horizon_slots=options.horizon_slots,
-            rules=options.rules,
+            learning=options.learning,
             priors=options.priors,
         ),
     )

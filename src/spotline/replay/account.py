@@ -134,7 +134,7 @@ def read_recorded(directory: Path) -> RecordedLog:
         options=LoopOptions(
             forecaster=forecaster,
             horizon_slots=horizon_slots,
-            rules=learning_rules(settings),
+            learning=learning_rules(settings),
             selector=selector_options(settings),
             priors=priors_stated(settings),
         ),

@@ -33,13 +33,13 @@ _NO_MODEL = "none"
 class LoopOptions:
     """How rules run: `spotline` as `selector` says; `seed` varies which policies it draws.
 
-    Laws are learned by `rules` and drawn towards `priors`. Where `information` is withheld, all rules run against a cloud that
+    Laws are learned by `learning` and drawn towards `priors`. Where `information` is withheld, all rules run against a cloud that
     refuses and takes back.
     """
 
     forecaster: str = DEFAULT_FORECASTER
     horizon_slots: int = 6
-    rules: LearningRules = ALL_RULES
+    learning: LearningRules = ALL_RULES
     seed: int = 0
     selector: SelectorOptions = field(default_factory=SelectorOptions)
     priors: PriorLaws = NO_PRIORS
@@ -74,7 +74,7 @@ def closed_loop(
             options.forecaster,
             options.horizon_slots,
             options.information,
-            rules=options.rules,
+            learning=options.learning,
             priors=options.priors,
         )
     else:

@@ -63,12 +63,12 @@ def issue_forecasts(
     forecaster: str,
     horizon_slots: int,
     *,
-    rules: LearningRules = ALL_RULES,
+    learning: LearningRules = ALL_RULES,
     priors: PriorLaws = NO_PRIORS,
 ) -> dict[int, Issued]:
     """What the forecaster service says in every slot, knowing that slot and those before it.
 
-    Laws are learned by `rules` and drawn towards `priors`.
+    Laws are learned by `learning` and drawn towards `priors`.
 
     Raises
     ------
@@ -82,7 +82,7 @@ def issue_forecasts(
     handler = ForecastHandler(
         factory,
         horizon_slots=horizon_slots,
-        rules=rules,
+        learning=learning,
         priors=priors,
     )
     turns = Turns(handler)
@@ -123,12 +123,12 @@ def course_of(
     horizon_slots: int,
     information: Information,
     *,
-    rules: LearningRules = ALL_RULES,
+    learning: LearningRules = ALL_RULES,
     priors: PriorLaws = NO_PRIORS,
 ) -> MarketCourse:
     """Forecast a market slot by slot; note what offerings have.
 
-    Laws are learned by `rules` and drawn towards `priors`.
+    Laws are learned by `learning` and drawn towards `priors`.
 
     Raises
     ------
@@ -137,7 +137,7 @@ def course_of(
     """
     real = slots_of(market)
     slots = tuple(told(opened, information) for opened in real)
-    said = issue_forecasts(slots, forecaster, horizon_slots, rules=rules, priors=priors)
+    said = issue_forecasts(slots, forecaster, horizon_slots, learning=learning, priors=priors)
     offers: dict[str, list[SlotRecord]] = {o.offering_id: [] for o in market.offerings}
     trust = ForecastTrust()
     for opened, shown in zip(real, slots, strict=True):

@@ -133,7 +133,7 @@ def handlers_of(settings: Mapping[str, Any]) -> tuple[Handler[Any], ...]:
         forecaster = ForecastHandler(
             forecaster_factory(name),
             horizon_slots=horizon,
-            rules=learning_rules(settings),
+            learning=learning_rules(settings),
             priors=priors_stated(settings),
         )
     except (TypeError, ValueError) as error:

@@ -176,7 +176,7 @@ def _until_it_ends(
 
 def _law_of(history: Sequence[SlotOpened], offering_id: str) -> MarketLaw | None:
     """The law that the recent slots show, None where they are too few or tell no counts."""
-    book = LawBook(rules=OF_ONE_LAW)
+    book = LawBook(learning=OF_ONE_LAW)
     for opened in history:
         book.observe(opened)
     if len(book.counts.get(offering_id, ())) < FIRST_AFTER_SLOTS:

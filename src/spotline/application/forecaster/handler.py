@@ -59,7 +59,7 @@ class ForecastHandler:
         A forecaster's class, from the registry.
     horizon_slots
         Steps to forecast, >= 1.
-    rules
+    learning
         How laws are learned.
     priors
         Laws from elsewhere, which the market's own are drawn towards.
@@ -72,20 +72,20 @@ class ForecastHandler:
         factory: type[Forecaster],
         *,
         horizon_slots: int = DEFAULT_HORIZON_SLOTS,
-        rules: LearningRules = FIRST_RULES,
+        learning: LearningRules = FIRST_RULES,
         priors: PriorLaws = NO_PRIORS,
     ) -> None:
         check_horizon(horizon_slots, horizon_slots)
         self._factory = factory
         self._horizon_slots = horizon_slots
-        self._rules = rules
+        self._learning = learning
         self._priors = priors
 
     def initial(self) -> ForecastState:
         """A forecaster without any knowledge."""
         return ForecastState(
             forecaster=self._factory(self._horizon_slots),
-            book=LawBook(rules=self._rules),
+            book=LawBook(learning=self._learning),
         )
 
     def check(self, state: ForecastState, event: Event) -> None:
@@ -167,16 +167,16 @@ class ForecastStateCodec:
         factory: type[Forecaster],
         *,
         horizon_slots: int = DEFAULT_HORIZON_SLOTS,
-        rules: LearningRules = FIRST_RULES,
+        learning: LearningRules = FIRST_RULES,
     ) -> None:
         self._factory = factory
         self._horizon_slots = horizon_slots
-        self._rules = rules
+        self._learning = learning
 
     @property
     def version(self) -> str:
-        """Model, library version, horizon, rules: a snapshot of any other is to be refolded."""
-        done = [name for name, is_done in asdict(self._rules).items() if is_done]
+        """Model, library version, horizon, how laws are learned: a snapshot of any other is to be refolded."""
+        done = [name for name, is_done in asdict(self._learning).items() if is_done]
         laws = "".join(f" {name}" for name in done)
         return f"10 {self._factory.state_version} horizon={self._horizon_slots}{laws}"
 

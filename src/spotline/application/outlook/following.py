@@ -189,7 +189,7 @@ def snapshot_of_market(
             source="",
         )
     )
-    book = LawBook(rules=OF_ONE_LAW)
+    book = LawBook(learning=OF_ONE_LAW)
     for slot in history:
         following.fold(slot)
         book.observe(slot)

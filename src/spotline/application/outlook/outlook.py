@@ -180,7 +180,7 @@ def market_futures(state: SelectorState, *, slots: int, futures: int) -> MarketF
     laws = {offering_id: named.law for offering_id, named in state.laws.items()}
     if any(sq.quote.offering_id not in laws for sq in state.current.quotes):
         # The forecaster says its first law only after a few slots.
-        book = LawBook(rules=OF_ONE_LAW)
+        book = LawBook(learning=OF_ONE_LAW)
         for opened in history:
             book.observe(opened)
         laws = {**book.learn(), **laws}

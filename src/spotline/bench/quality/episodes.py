@@ -132,7 +132,7 @@ def learn_law_before(
     for one in (series, *others):
         seen = [since for at, since in changes.get(one.name, ()) if at <= slot]
         past[one.name] = _past(one, seen[-1] if seen else 0, slot)
-    laws = learn_laws(past, most_instances=MOST_INSTANCES, rules=ALL_RULES)
+    laws = learn_laws(past, most_instances=MOST_INSTANCES, learning=ALL_RULES)
     return laws[series.name]
 
 

@@ -179,7 +179,7 @@ def learned_law(law: MarketLaw, seed: int) -> MarketLaw:
     past = sample(law, LEARNED_SLOTS, seed)
     price_ppm = past.spot_price * PPM // past.on_demand_price
     series = {"known": (past.spot_available, price_ppm)}
-    return learn_laws(series, most_instances=MOST_INSTANCES, rules=ALL_RULES)["known"]
+    return learn_laws(series, most_instances=MOST_INSTANCES, learning=ALL_RULES)["known"]
 
 
 def _terms(program: JobProgram, law: MarketLaw) -> TableTerms:

@@ -36,11 +36,11 @@ class LawBook:
     Feed it every slot in order. Slots of unknown count leave no trace. What offerings show is lent
     to each other, except by `reserved` ones: that these have no spot says nothing of a market.
 
-    Where its `rules` say so, what an offering did before its law changed is forgotten whenever laws are
+    Where its `learning` says so, what an offering did before its law changed is forgotten whenever laws are
     due.
     """
 
-    rules: LearningRules = FIRST_RULES
+    learning: LearningRules = FIRST_RULES
     slots: int = 0
     counts: dict[str, list[int]] = field(default_factory=dict)
     price_ppm: dict[str, list[int]] = field(default_factory=dict)
@@ -62,7 +62,7 @@ class LawBook:
             else:
                 prices.append(quote.spot_price_micro_usd * PPM // quote.on_demand_price_micro_usd)
             del counts[:-MOST_SLOTS], prices[:-MOST_SLOTS]
-        if self.rules.watch_laws and self.is_due():
+        if self.learning.watch_laws and self.is_due():
             for name in sorted(self.counts.keys() - self.reserved):
                 self._forget_earlier_law(name)
 
@@ -70,7 +70,7 @@ class LawBook:
         counts = np.array(self.counts[name], dtype=np.int64)
         prices = np.array(self.price_ppm[name], dtype=np.int64)
         space = choose_space(
-            counts, prices, most_instances=MOST_INSTANCES, whole_gangs=self.rules.whole_gangs
+            counts, prices, most_instances=MOST_INSTANCES, whole_gangs=self.learning.whole_gangs
         )
         since = changed_at(space, counts, prices)
         del self.counts[name][:since], self.price_ppm[name][:since]
@@ -94,7 +94,7 @@ class LawBook:
             traded,
             most_instances=MOST_INSTANCES,
             elsewhere=lends,
-            rules=self.rules,
+            learning=self.learning,
         )
         for name in sorted(self.reserved):
             laws.update(learn_laws({name: past[name]}, most_instances=MOST_INSTANCES))

@@ -395,7 +395,7 @@ def learn_laws(
     *,
     most_instances: int,
     elsewhere: Lends | None = None,
-    rules: LearningRules = FIRST_RULES,
+    learning: LearningRules = FIRST_RULES,
 ) -> dict[str, MarketLaw]:
     """Learn the law of every offering, each drawn towards those of others that fit it.
 
@@ -411,7 +411,7 @@ def learn_laws(
         The most a job can use.
     elsewhere
         What other markets lend, beside the offerings of this one; see `Lends`.
-    rules
+    learning
         What is done with the past; all series are taken to be of one law.
 
     Raises
@@ -424,10 +424,12 @@ def learn_laws(
         return {}
     counts = np.concatenate([np.asarray(series[name][0], dtype=np.int64) for name in names])
     # Levels of the count are common to all, so that laws can be lent; prices are each one's own.
-    common = choose_space(counts, [], most_instances=most_instances, whole_gangs=rules.whole_gangs)
+    common = choose_space(
+        counts, [], most_instances=most_instances, whole_gangs=learning.whole_gangs
+    )
     unpriced = {name: np.full(len(series[name][0]), PPM // 3, dtype=np.int64) for name in names}
     alone = {
-        name: learn_law(series[name][0], unpriced[name], common, falling_ends=rules.falling_ends)
+        name: learn_law(series[name][0], unpriced[name], common, falling_ends=learning.falling_ends)
         for name in names
     }
     laws: dict[str, MarketLaw] = {}
@@ -452,7 +454,7 @@ def learn_laws(
         prices = np.asarray(own_prices, dtype=np.int64)
         space, price_ppb = (
             learn_present_prices(common, prices)
-            if rules.present_prices
+            if learning.present_prices
             else _learn_prices(common, prices, price_centres(prices))
         )
         laws[name] = MarketLaw(

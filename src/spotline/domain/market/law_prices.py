@@ -42,4 +42,4 @@ def present_centres(price_ppm: Sequence[int] | IntArray) -> tuple[int, ...]:
         return centres
     latest = int(price_ppm[-1])
     nearest = min(centres, key=lambda centre: (abs(centre - latest), centre))
-    return tuple(sorted({latest, *centres} - ({nearest} - {latest})))
+    return tuple(sorted({latest, *(centre for centre in centres if centre != nearest)}))

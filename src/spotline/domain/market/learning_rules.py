@@ -35,5 +35,7 @@ FIRST_RULES = LearningRules(
 """Those of logs of before 0.3.0."""
 
 ALL_RULES = LearningRules()
+"""Those of new logs."""
+
 OF_ONE_LAW = replace(ALL_RULES, watch_laws=False)
 """For a past that is too short to have changed its law."""

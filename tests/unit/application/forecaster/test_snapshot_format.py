@@ -22,7 +22,7 @@ FORMS = {
     "river": "e897c21c42e0",
     "seasonal_naive": "122718ca62c6",
     "snarimax": "71669b978748",
-    "law book": "79e1d0285036",
+    "law book": "30820026d8d4",
 }
 
 

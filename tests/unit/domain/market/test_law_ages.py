@@ -112,16 +112,16 @@ def test_laws_are_as_before_where_falling_ends_are_not_asked_for() -> None:
     space = choose_space(series["a"][0], series["a"][1], most_instances=32)
     assert law == learn_law(*series["a"], space)
     assert law_id_of(law) == ("e41537652d07391d1134f7d4fc9076e182100e5ad997fc311edd45e7f2759fd2")
-    assert learn_laws(series, most_instances=32, rules=FALLING)["a"] != law
+    assert learn_laws(series, most_instances=32, learning=FALLING)["a"] != law
 
 
 def test_a_book_whose_ends_fall_says_so_in_its_laws_and_its_snapshot() -> None:
     counts, prices = renewal(0.3, 1.0, 200, 3) * 16, np.full(200, 300_000)
-    book, plain = LawBook(rules=FALLING), LawBook()
+    book, plain = LawBook(learning=FALLING), LawBook()
     for one in (book, plain):
         one.counts["o"], one.price_ppm["o"] = counts.tolist(), prices.tolist()
 
     series = {"o": (counts, prices)}
-    assert book.learn() == learn_laws(series, most_instances=32, rules=FALLING)
+    assert book.learn() == learn_laws(series, most_instances=32, learning=FALLING)
     assert plain.learn() == learn_laws(series, most_instances=32)
     assert LawBook.load(book.dump()) == book

@@ -88,7 +88,7 @@ def changed_market() -> list[int]:
 
 
 def test_a_book_that_watches_forgets_what_was_before_and_any_other_does_not() -> None:
-    watching, plain = LawBook(rules=replace(FIRST_RULES, watch_laws=True)), LawBook()
+    watching, plain = LawBook(learning=replace(FIRST_RULES, watch_laws=True)), LawBook()
     for opened in series(changed_market()):
         watching.observe(opened)
         plain.observe(opened)
@@ -113,8 +113,8 @@ def test_a_book_that_watches_forgets_what_was_before_and_any_other_does_not() ->
 
 def laws_of(*, watch_laws: bool) -> list[MarketLawLearned]:
     factory = forecaster_factory("persistence")
-    rules = replace(FIRST_RULES, watch_laws=watch_laws)
-    handler = ForecastHandler(factory, horizon_slots=2, rules=rules)
+    learning = replace(FIRST_RULES, watch_laws=watch_laws)
+    handler = ForecastHandler(factory, horizon_slots=2, learning=learning)
     state, laws = handler.initial(), []
     for opened in series(changed_market()):
         handler.evolve(state, opened)

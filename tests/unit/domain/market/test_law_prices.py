@@ -44,7 +44,7 @@ def next_day(law: MarketLaw, price_ppm: int) -> float:
 
 def learned(prices: list[int], *, present: bool) -> MarketLaw:
     series = {"o": ([16] * len(prices), prices)}
-    return learn_laws(series, most_instances=32, rules=PRESENT if present else FIRST_RULES)["o"]
+    return learn_laws(series, most_instances=32, learning=PRESENT if present else FIRST_RULES)["o"]
 
 
 @given(PRICES)
@@ -95,14 +95,14 @@ def test_what_was_longer_ago_does_not_count() -> None:
     assert longer.run_ppb != shorter.run_ppb  # counts of all slots do
 
 
-@pytest.mark.parametrize("rules", [PRESENT, FIRST_RULES])
-def test_counts_without_their_prices_are_refused(rules: LearningRules) -> None:
+@pytest.mark.parametrize("learning", [PRESENT, FIRST_RULES])
+def test_counts_without_their_prices_are_refused(learning: LearningRules) -> None:
     with pytest.raises(ValueError, match="must have one length, had 3 and 2"):
-        learn_laws({"o": ([1, 2, 3], [300_000] * 2)}, most_instances=32, rules=rules)
+        learn_laws({"o": ([1, 2, 3], [300_000] * 2)}, most_instances=32, learning=learning)
 
 
 def test_a_book_that_learns_present_prices_says_so_in_its_laws_and_its_snapshot() -> None:
-    book = LawBook(rules=PRESENT)
+    book = LawBook(learning=PRESENT)
     prices = drifting(300)
     book.counts["o"], book.price_ppm["o"] = [8] * len(prices), prices
 

@@ -58,7 +58,7 @@ def told(law: MarketLaw, counts: np.ndarray, below: int) -> float:
 def test_a_law_tells_losses_of_any_and_of_all_members_as_often_as_they_come() -> None:
     counts = losing_gangs(4_000, seed=3)
 
-    law = learn_laws({"o": (counts, flat(counts))}, most_instances=32, rules=PARTING)["o"]
+    law = learn_laws({"o": (counts, flat(counts))}, most_instances=32, learning=PARTING)["o"]
 
     assert told(law, counts, WHOLE) == pytest.approx(ANY_LOST, abs=0.02)
     assert told(law, counts, 1) == pytest.approx(ALL_LOST, abs=0.01)
@@ -73,7 +73,7 @@ def test_without_a_level_of_its_own_a_gang_that_lost_few_passes_for_whole() -> N
 
 
 def test_a_book_that_parts_whole_gangs_says_so_in_its_laws_and_its_snapshot() -> None:
-    book = LawBook(rules=PARTING)
+    book = LawBook(learning=PARTING)
     counts = losing_gangs(600, seed=4)
     book.counts["o"], book.price_ppm["o"] = counts.tolist(), flat(counts).tolist()
 
