@@ -14,16 +14,18 @@ from time import perf_counter, process_time
 
 import numpy as np
 
+from spotline.application.allocation.messages import AllocateRequest
 from spotline.application.allocator.handler import JobsHandler, JobsState
 from spotline.application.forecaster.handler import ForecastHandler
 from spotline.application.selector.handler import ALLOCATE_CALL, SelectHandler
 from spotline.application.selector.options import SelectorOptions
-from spotline.application.spec import Context, Outcome
+from spotline.application.spec import Call, Context, Outcome
 from spotline.bench.fleet.jobs import CLASSES, fleet_jobs, instance_slots
 from spotline.bench.fleet.policies import SHIPPED
 from spotline.bench.fleet.starts import HORIZON_SLOTS
 from spotline.bench.quote.worlds import SLOT_S, side_by_side
 from spotline.contracts.envelope import StoredEntry
+from spotline.contracts.mapping import to_message
 from spotline.domain.crowd.search import load_solvers
 from spotline.domain.events.event import Event
 from spotline.domain.events.lifecycle import JobSubmitted
@@ -57,7 +59,8 @@ def time_slots(jobs: int, offerings: int, selector: SelectorOptions = SHIPPED) -
         `cpu_p50_s` of the same slots in seconds of this process alone, all without building value
         tables, which services do beside the slot that asks for them; `with_tables_p99_s` of wall time
         with it. `running_mean` jobs in the slots that were timed, `bytes_per_slot` of encoded
-        entries, and the process's greatest `memory_mb`.
+        entries, `request_bytes` of the request with most places that the allocator was sent, and the
+        process's greatest `memory_mb`.
 
     Raises
     ------
@@ -133,7 +136,7 @@ def measure_slots(jobs: int, offerings: int, selector: SelectorOptions) -> dict[
         nonlocal encoded
         encoded += len(entry.payload)
 
-    allocator = _TablesBeside()
+    allocator, asked = _TablesBeside(), _LargestAsked()
     host = LocalHost(
         [
             ForecastHandler(forecaster_factory(DEFAULT_FORECASTER), horizon_slots=HORIZON_SLOTS),
@@ -141,7 +144,7 @@ def measure_slots(jobs: int, offerings: int, selector: SelectorOptions) -> dict[
             allocator,
             ExactCloud(),
         ],
-        answers={ALLOCATE_CALL: answer_in_process},
+        answers={ALLOCATE_CALL: asked},
         run="slots",
         record=record,
     )
@@ -165,7 +168,29 @@ def measure_slots(jobs: int, offerings: int, selector: SelectorOptions) -> dict[
         beside_s.append(allocator.spent_s)
         running.append(len(host.state_of("selector").running()))
         sizes.append(encoded)
-    return _summed(spent_s, on_cpu_s, beside_s, running, sizes)
+    figures = _summed(spent_s, on_cpu_s, beside_s, running, sizes)
+    # Behind what is timed, and behind the look at memory.
+    return {**figures, "request_bytes": float(asked.size())}
+
+
+class _LargestAsked:
+    """Answers in this process, and keeps the request that says most: of places, of which every task has one."""
+
+    def __init__(self) -> None:
+        self._request: AllocateRequest | None = None
+        self._places = 0
+
+    def __call__(self, call: Call) -> tuple[Event, ...]:
+        request = call.request
+        if isinstance(request, AllocateRequest):
+            places = sum(1 + len(task.alternatives) for task in request.tasks)
+            if places > self._places:
+                self._request, self._places = request, places
+        return answer_in_process(call)
+
+    def size(self) -> int:
+        """Bytes of it as a message."""
+        return 0 if self._request is None else to_message(self._request).ByteSize()
 
 
 class _TablesBeside(JobsHandler):
