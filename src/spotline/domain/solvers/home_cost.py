@@ -63,6 +63,14 @@ def _slots(
     share: FloatArray,
 ) -> tuple[float, float]:
     states = matrix.shape[0]
+    # Where each state leads: most states lead to few, and this is asked for every part of work left.
+    leads = np.zeros(states, dtype=np.int64)
+    to = np.empty((states, states), dtype=np.int64)
+    for state in range(states):
+        for following in range(states):
+            if matrix[state, following] > 0.0:
+                to[state, leads[state]] = following
+                leads[state] += 1
     # Chance by run state, whether it ran in the slot before, and parts of work left.
     now = np.zeros((states, 2, parts + 1))
     now[run_state, 0, parts] = 1.0
@@ -85,10 +93,9 @@ def _slots(
                     held += chance * share[state] * min(1.0, left / max(1, done)) if runs else 0.0
                     if left <= done:
                         continue
-                    for following in range(states):
-                        go = matrix[state, following]
-                        if go > 0.0:
-                            after[following, runs, left - done] += chance * go
+                    for lead in range(leads[state]):
+                        following = to[state, lead]
+                        after[following, runs, left - done] += chance * matrix[state, following]
         now = after
     for state in range(states):
         for ran in range(2):
