@@ -51,6 +51,7 @@ from spotline.application.selector.tables import (
     most_tables,
     tables_again,
     tables_at_homes,
+    tables_on_the_way,
     tables_wanted,
     tables_with_room,
 )
@@ -225,7 +226,8 @@ class SelectHandler:
                 return self._ask(state, state.served_again(), ctx)
             case CapacityReported():
                 in_turn = serves_in_turn(state, self._options)
-                return Outcome(events=repriced_ahead(state, event, in_turn=in_turn))
+                asked = tables_on_the_way(state, event, self._options)
+                return Outcome(events=(*asked, *repriced_ahead(state, event, in_turn=in_turn)))
             case AllocationAnswered() if event is state.trigger:
                 return Outcome(events=self._command(state, event, ctx))
             case EntryParked() if self._misses_answer(state, event):

@@ -82,6 +82,9 @@ class SelectorOptions:
     stand now, at what spot was worth of late (ADR 0086). More tables are kept, and a job that has none at
     home gets one as soon as there is room.
 
+    With `tables_on_the_way` a job that has moved to where it has no value table is given one before the next slot
+    (ADR 0096); without, as older logs have it, one slot later.
+
     With `stays_elsewhere` a job that finds less spot at home than it may hold also bids for spot which nobody
     holds where it has no value table: it is worth what it spares as long as it lasts (ADR 0086).
 
@@ -154,6 +157,7 @@ class SelectorOptions:
     spreads_homes: bool = False
     rescues_soft_deadlines: bool = False
     homes_by_law: bool = False
+    tables_on_the_way: bool = False
     stays_elsewhere: bool = False
     keeps_spot: bool = False
     late_on_spot: bool = False
@@ -231,6 +235,7 @@ CROWD_FIELDS = (
     "spreads_homes",
     "rescues_soft_deadlines",
     "homes_by_law",
+    "tables_on_the_way",
     "stays_elsewhere",
     "keeps_spot",
     "late_on_spot",

@@ -13,6 +13,7 @@ from spotline.application.selector.loads import most_of
 from spotline.application.selector.offering_choice import Load, other_offerings
 from spotline.application.selector.options import SelectorOptions
 from spotline.application.selector.state import SelectorState
+from spotline.domain.events.capacity import CapacityReported
 from spotline.domain.events.event import Event
 from spotline.domain.events.knowledge import ThroughputReestimated
 from spotline.domain.events.law import ValueTableRequested
@@ -102,6 +103,20 @@ def tables_at_homes(
             )
         )
     return asked
+
+
+def tables_on_the_way(
+    state: SelectorState, report: CapacityReported, options: SelectorOptions
+) -> list[ValueTableRequested]:
+    """Ask for the tables of jobs that have just moved to where they have none, once a slot's decisions are carried out.
+
+    So that the slot behind the move, in which the way ends, is decided by one already.
+    """
+    if not options.tables_on_the_way or report is not state.settling:
+        return []
+    running = state.running()
+    room = most_tables(options) - sum(len(run.tables) for run in running)
+    return tables_at_homes(state, running, room)
 
 
 def tables_with_room(

@@ -114,14 +114,20 @@ def test_without_the_option_the_past_decides() -> None:
 
 
 @pytest.mark.parametrize("even_cells", [False, True])
+@pytest.mark.parametrize("on_the_way", [False, True])
 def test_a_job_whose_home_goes_down_bids_for_idle_spot_where_it_has_no_table(
-    *, even_cells: bool
+    *, even_cells: bool, on_the_way: bool
 ) -> None:
     spot = both_up()
     spot[3:, 0] = 0
     market = market_with(spot)
     with patch.object(tables, "other_offerings", lambda *args, **named: ()):
-        world = world_on(market, {0: UP_MOSTLY, 1: UP_MOSTLY}, even_cells=even_cells)
+        world = world_on(
+            market,
+            {0: UP_MOSTLY, 1: UP_MOSTLY},
+            even_cells=even_cells,
+            tables_on_the_way=on_the_way,
+        )
         home, other = (offering.offering_id for offering in market.offerings)
         for _ in range(3):
             world.next_slot()
@@ -132,12 +138,29 @@ def test_a_job_whose_home_goes_down_bids_for_idle_spot_where_it_has_no_table(
     (moved,) = [event for event in decided if isinstance(event, AllocationDecided)]
     assert moved.move is not None
     assert [(lot.offering_id, lot.spot) for lot in moved.lots] == [(other, 2)]
-    # What it had at home is let go of, and one of where it lives now is asked for at once.
-    assert set(world.run_of().tables) == set()
-    asked = [event for event in world.open() if isinstance(event, ValueTableRequested)]
+    # What it had at home is let go of, and one of where it lives now is asked for: on the way, or behind it.
+    opened = world.open()
+    first, then = (decided, opened) if on_the_way else (opened, decided)
+    assert not [event for event in then if isinstance(event, ValueTableRequested)]
+    asked = [event for event in first if isinstance(event, ValueTableRequested)]
     assert [event.table.offering_id for event in asked] == [other]
+    assert set(world.run_of().tables) == {other}
     assert asked[0].table.even_cells is even_cells
     assert asked[0].table.first_slot_start_ns == world.run_of().first_slot_start_ns
+    # By the slot behind the move it has been built, and that slot's decision names it.
+    (task,) = allocate_request(world.state, ["job-1"], for_crowds(SelectorOptions())).tasks
+    assert (task.table_use is not None) is on_the_way
+
+
+def test_who_has_a_table_at_home_is_given_no_other_on_the_way() -> None:
+    market = market_with(both_up())
+    with patch.object(tables, "other_offerings", lambda *args, **named: ()):
+        world = world_on(market, {0: UP_MOSTLY, 1: UP_MOSTLY})
+        # The job's first slot asks for its table; no slot behind that does.
+        world.next_slot()
+        later = [event for _ in range(3) for event in world.next_slot()]
+
+    assert not [event for event in later if isinstance(event, ValueTableRequested)]
 
 
 def test_who_finds_enough_at_home_is_offered_no_stay() -> None:
