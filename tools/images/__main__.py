@@ -154,7 +154,12 @@ def use(stack: Stack) -> None:
         again = eventually(
             f"status after {service}", lambda: stack.status(first), within_s=_RECOVERED_S
         )
-        _check(again == done, f"the job's state is the same after {service} was killed")
+        other = sorted(key for key in done.keys() | again.keys() if done.get(key) != again.get(key))
+        _check(
+            again == done,
+            f"the job's state is the same after {service} was killed"
+            + "".join(f"; {key} was {done.get(key)}, is {again.get(key)}" for key in other),
+        )
 
     _check(stack.slots_opened() < _SLOTS, "the market is not over")
     with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:

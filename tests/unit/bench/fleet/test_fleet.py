@@ -18,7 +18,7 @@ from spotline.bench.fleet.jobs import CLASSES, TENANTS, fleet_jobs
 from spotline.bench.fleet.markets import FleetMarket, fleet_market
 from spotline.bench.fleet.policies import EDF, RULES, run_policy
 from spotline.bench.fleet.report import write_report
-from spotline.bench.fleet.slot_times import wide_market
+from spotline.bench.fleet.slot_times import time_slots, wide_market
 from spotline.bench.fleet.starts import WARM_STARTED, priors_elsewhere, start_of
 from spotline.contracts.errors import ContractError
 from spotline.domain.jobs.job import DeadlineKind
@@ -224,6 +224,15 @@ def test_all_rows_have_one_denominator_and_the_gap_runs_from_rule_to_bound() -> 
     assert rows["msu"]["vs_best_rule_points"] == [0.0, 0.0, 0.0]
     assert rows["on_demand_only"]["jain_saving"] is None
     assert rows["msu"]["jain_saving"] == pytest.approx(1.0)
+
+
+def test_a_slot_says_how_many_ran_in_it_and_how_much_the_allocator_is_sent() -> None:
+    few, more = (time_slots(jobs, 2) for jobs in (2, 6))
+
+    assert [timed["running_mean"] for timed in (few, more)] == [2.0, 6.0]
+    # A task alone takes over a hundred bytes; both requests carry the same quotes and forecast.
+    assert more["request_bytes"] > few["request_bytes"] + 4 * 100
+    assert 0.0 < more["slot_p50_s"] <= more["slot_p99_s"]
 
 
 def test_jobs_of_the_first_slots_are_held_against_the_rule_that_was_best_for_them() -> None:
