@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import dataclass, field
+from typing import NoReturn
 
 import structlog
 
+from spotline.adapters.nats.connection import CONNECT_TIMEOUT_S, NatsConnection
 from spotline.adapters.nats.stream import NatsEventStream
 from spotline.adapters.notify.delivering import AlertDelivery
 from spotline.bootstrap.facts import free_space, limits_of
@@ -112,7 +114,7 @@ async def _follow(
         async with open_stream(told.bus, name=NOTIFIER) as (connection, stream):
             hooks.note(NOTIFIER, host, connection)
             if not told.targets:
-                await asyncio.get_running_loop().create_future()
+                await _stay_connected(connection)
             await followed(
                 stream,
                 fold_of(told, await _installation_of(stream)),
@@ -123,6 +125,19 @@ async def _follow(
             )
     except (LogCut, ProviderUnavailable) as error:
         _log.error("log_not_followed", reason=str(error), again_s=_AGAIN_S)
+
+
+async def _stay_connected(connection: NatsConnection) -> NoReturn:
+    """Do nothing but be there: a link that was lost is made again only where somebody asks for it.
+
+    Raises
+    ------
+    ProviderUnavailable
+        The broker went, and did not come back in time.
+    """
+    while True:
+        await connection.link(timeout_s=CONNECT_TIMEOUT_S)
+        await asyncio.sleep(POLL_S)
 
 
 async def _installation_of(stream: NatsEventStream) -> str:

@@ -62,11 +62,24 @@ class OwnedStream(FakeStream):
             raise LogCut("the log", "it goes on as another")
 
 
+class Connected:
+    """A connection that is made again only where its link is asked for, as the real one is."""
+
+    def __init__(self) -> None:
+        self.connected = True
+        self.publishing = SimpleNamespace(failing=None)
+
+    async def link(self, *, timeout_s: float) -> None:
+        assert timeout_s > 0
+        self.connected = True
+
+
 class Opened:
     """What the notifier opens, one after the other; an error is raised, the last one stays."""
 
     def __init__(self, *streams: OwnedStream | Exception) -> None:
         self.streams = list(streams)
+        self.connection = Connected()
         self.times = 0
 
     @asynccontextmanager
@@ -77,7 +90,7 @@ class Opened:
         stream = self.streams[at]
         if isinstance(stream, Exception):
             raise stream
-        yield SimpleNamespace(connected=True, publishing=SimpleNamespace(failing=None)), stream
+        yield self.connection, stream
 
 
 def entries_of(slots: int) -> list[StoredEntry]:
@@ -183,6 +196,15 @@ async def test_with_nobody_to_tell_it_is_well_and_reads_nothing(tmp_path, monkey
         await eventually(lambda: probes.ready("notifier"))
         assert probes.overall().detail["notifier.receivers"] == 0
         assert probes.overall().detail["notifier.applied_seq"] == 0
+
+
+async def test_with_nobody_to_tell_it_comes_back_when_the_broker_does(tmp_path, monkeypatch):
+    opened = Opened(OwnedStream())
+    async with serving(monkeypatch, opened, tmp_path) as probes:
+        await eventually(lambda: probes.ready("notifier"))
+        opened.connection.connected = False
+        await eventually(lambda: probes.ready("notifier"))
+    assert opened.times == 1
 
 
 async def test_it_is_well_once_it_has_read_all_that_there_is():
