@@ -43,7 +43,8 @@ _COMPLETED_S = 420
 _RECOVERED_S = 180
 _LEARNED_S = 600
 _GOING_ON = ("pending", "running")
-_GOES_ON = {"view.money.on_demand_micro_usd", "view.money.msu_micro_usd"}
+# The market opens a slot a second: where none comes for so long it waits for work.
+_RESTED_S = 5.0
 
 
 class Failed(Exception):
@@ -147,7 +148,8 @@ def use(stack: Stack) -> None:
     advanced(stack, first)
     for service in ("selector", "cloud_actuator"):
         recovered(stack, service)
-    done = completed(stack, first)
+    completed(stack, first)
+    done = at_rest(stack, first)
     _said(f"the job completed, {_usd(done)} spent, {stack.slots_opened()} slots opened")
 
     for service in ("allocator", "nats"):
@@ -173,11 +175,11 @@ def use(stack: Stack) -> None:
 
 
 def _changed(before: dict[str, Any], after: dict[str, Any], within: str = "") -> str:
-    """What of a status is another, but for what rules would have cost until now: the market goes on."""
+    """What of a status is another."""
     found = []
     for key in sorted(before.keys() | after.keys()):
         was, now = before.get(key), after.get(key)
-        if within + key in _GOES_ON or was == now:
+        if was == now:
             continue
         if isinstance(was, dict) and isinstance(now, dict):
             found.append(_changed(was, now, f"{within}{key}."))
@@ -218,12 +220,29 @@ def completed(stack: Stack, job_id: str) -> dict[str, Any]:
     return status
 
 
+def at_rest(stack: Stack, job_id: str) -> dict[str, Any]:
+    """Wait until the market waits for work, and return where a job stands then.
+
+    It opens a slot more behind the end of a job, and what rules would have cost goes on with it.
+    """
+    seen = stack.slots_opened(), time.monotonic()
+
+    def rests() -> dict[str, Any] | None:
+        nonlocal seen
+        opened, now_s = stack.slots_opened(), time.monotonic()
+        if opened != seen[0]:
+            seen = opened, now_s
+        return stack.status(job_id) if now_s - seen[1] > _RESTED_S else None
+
+    return eventually("the market at rest", rests, within_s=_RECOVERED_S)
+
+
 def recovered(stack: Stack, service: str) -> None:
     """Kill a service and wait until it is back."""
     before = stack.started_at(service)
-    stack.kill(service)
+    said = stack.kill(service)
     eventually(
-        f"{service} started again",
+        f"{service} started again{said and f' (killing it said: {said})'}",
         lambda: stack.started_at(service) != before,
         within_s=_RECOVERED_S,
     )

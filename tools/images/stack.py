@@ -121,11 +121,15 @@ class Stack:
         """When its container was started last."""
         return self._inspected(service, "{{.State.StartedAt}}")
 
-    def kill(self, service: str) -> None:
-        """Kill the service's process; whether it died shows in when its container is started again."""
+    def kill(self, service: str) -> str:
+        """Kill the service's process, and return what went wrong with that as far as the engine can tell.
+
+        The container ends with it, so that the command in it may not live to say how it ended: whether
+        the process died shows in when its container is started again.
+        """
         program = "nats-server" if service == "nats" else f"services.{service}"
-        # The container ends with it, and the command in the container may not live to say how it ended.
-        self.engine.run("exec", self.container(service), "sh", "-c", _KILL, program, check=False)
+        words = "exec", self.container(service), "sh", "-c", _KILL, program
+        return self.engine.run(*words, check=False).stderr.strip()
 
     def exec(self, service: str, *words: str) -> str:
         """Run a command in a service's container and return what it said."""
