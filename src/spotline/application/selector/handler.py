@@ -49,6 +49,7 @@ from spotline.application.selector.spending import within_limits
 from spotline.application.selector.state import SelectorState, SlotPhase, state_at_start
 from spotline.application.selector.tables import (
     most_tables,
+    table_room,
     tables_again,
     tables_at_homes,
     tables_on_the_way,
@@ -290,7 +291,7 @@ class SelectHandler:
         events += self._learn(state, closing, learner)
         running = [run for run in state.running() if run.job.job_id not in closing]
         events += tables_repriced(state, running)
-        room = most_tables(self._options) - sum(len(run.tables) for run in running)
+        room = table_room(running, self._options)
         if self._options.homes_by_law:
             late = tables_at_homes(state, running, room)
             events += late

@@ -83,7 +83,7 @@ class SelectorOptions:
     home gets one as soon as there is room.
 
     With `tables_on_the_way` a job that has moved to where it has no value table is given one before the next slot
-    (ADR 0097); without, as older logs have it, one slot later.
+    (ADR 0097); without, as older logs have it, one slot later. It needs `homes_by_law`.
 
     With `stays_elsewhere` a job that finds less spot at home than it may hold also bids for spot which nobody
     holds where it has no value table: it is worth what it spares as long as it lasts (ADR 0086).

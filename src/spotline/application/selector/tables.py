@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 
 from spotline.application.allocation.value_tables import same_table_of
@@ -28,6 +28,11 @@ MOST_MISSED = 16
 def most_tables(options: SelectorOptions) -> int:
     """How many value tables of running jobs are kept; fewer in logs from before homes went by laws."""
     return MOST_TABLES if options.homes_by_law else FEWER_TABLES
+
+
+def table_room(running: Iterable[JobRun], options: SelectorOptions) -> int:
+    """How many more value tables running jobs may be given."""
+    return most_tables(options) - sum(len(run.tables) for run in running)
 
 
 def tables_wanted(
@@ -112,11 +117,11 @@ def tables_on_the_way(
 
     So that the slot behind the move, in which the way ends, is decided by one already.
     """
-    if not options.tables_on_the_way or report is not state.settling:
+    on_the_way = options.homes_by_law and options.tables_on_the_way
+    if not on_the_way or report is not state.settling:
         return []
     running = state.running()
-    room = most_tables(options) - sum(len(run.tables) for run in running)
-    return tables_at_homes(state, running, room)
+    return tables_at_homes(state, running, table_room(running, options))
 
 
 def tables_with_room(
