@@ -223,7 +223,8 @@ def completed(stack: Stack, job_id: str) -> dict[str, Any]:
 def at_rest(stack: Stack, job_id: str) -> dict[str, Any]:
     """Wait until the market waits for work, and return where a job stands then.
 
-    It opens a slot more behind the end of a job, and what rules would have cost goes on with it.
+    It goes on until the job's deadline has passed, when the selector learns from it, and what rules would
+    have cost by then goes on with it.
     """
     seen = stack.slots_opened(), time.monotonic()
 
