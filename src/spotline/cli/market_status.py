@@ -100,7 +100,7 @@ def _said(status: MarketStatus) -> list[tuple[str, str]]:
         said.append(("quotes", _quotes(status.quotes)))
     scores = _scores(status.quotes, 0 if clock is None else clock.market_ns)
     if scores:
-        said.append(("advice", f"{scores}; nothing is decided by it"))
+        said.append(("advice", f"{scores}; worth what launches have shown"))
     if status.shadow_prices:
         said.append(("spot worth", _worths(status.shadow_prices)))
     if status.ends_ns:

@@ -63,7 +63,7 @@ def test_what_spot_is_worth_beyond_its_price_is_said_the_dearest_first():
     assert "spot worth" not in dict(_said(replace(status, shadow_prices=())))
 
 
-def test_advice_is_said_with_its_age_and_that_nothing_is_decided_by_it():
+def test_advice_is_said_with_its_age_and_what_it_is_worth():
     given = replace(QUOTES[0].quote, placement_score=7, scored_ns=START_NS - 3 * 3600 * 10**9)
     status = MarketStatus(
         state=MarketState.OPEN,
@@ -73,5 +73,5 @@ def test_advice_is_said_with_its_age_and_that_nothing_is_decided_by_it():
 
     said = dict(_said(status))["advice"]
 
-    assert said == f"{given.offering_id} 7/10 (3 h old); nothing is decided by it"
+    assert said == f"{given.offering_id} 7/10 (3 h old); worth what launches have shown"
     assert "advice" not in dict(_said(replace(status, quotes=QUOTES)))

@@ -47,7 +47,14 @@ SELECTION = {
     *("FORECAST_TIMEOUT_S", "RULE", "REHEARSALS", "SPOT_FIRM", "DECAY", "HORIZON_JOBS"),
     *("UTILITY_FLOOR_USD", "UTILITY_CEILING_USD", "WARM_START", "MOVES", "EGRESS_USD_PER_GB"),
     *("ZONE_EGRESS_USD_PER_GB", "LIMITS", "LIMIT_GRACE_S", "SPENDING", "CLOUD", "CLEARING"),
-    *("BELIEFS", "STOCK_BELIEFS", "BELIEF_PATHS", "SHARED_TABLES", "SHADOW_PRICES"),
+    *(
+        "BELIEFS",
+        "SCORE_BELIEFS",
+        "STOCK_BELIEFS",
+        "BELIEF_PATHS",
+        "SHARED_TABLES",
+        "SHADOW_PRICES",
+    ),
     *(
         "COUPLES_LIMITS",
         "RESCUE_ROOM",
@@ -162,6 +169,7 @@ HELD = {
         spending='{"launches_per_minute": 5}',
         clearing=True,
         beliefs=shipped_priors().sha256,
+        score_beliefs=True,
         stock_beliefs=shipped_stock().sha256,
         belief_paths=3,
         # Where it serves, jobs always share.

@@ -362,7 +362,9 @@ class Quote(_message.Message):
     on_demand_price_micro_usd: _builtins.int
     """On-demand price, micro-USD per instance-hour, > 0; 0 on a reservation, which is paid for."""
     placement_score: _builtins.int
-    """The provider's advice on how likely spot is to be had, 1 to 10; 0 for none. Nothing follows it."""
+    """The provider's advice on how likely spot is to be had, 1 to 10; 0 for none.
+    What is believed of counts moves by it as far as launches have shown what it tells.
+    """
     scored_ns: _builtins.int
     """When that was given, ns since the epoch."""
     @_builtins.property

@@ -72,7 +72,13 @@ def believed_slot(state: SelectorState, opened: SlotOpened, priors_sha256: str) 
             # Its source has begun to count.
             beliefs.offerings.pop(quote.offering_id, None)
             return None
-        known = beliefs.opened(quote, laws, passed)
+        known = beliefs.opened(
+            quote,
+            laws,
+            passed,
+            provider=state.offerings[quote.offering_id].provider,
+            opened_ns=opened.ts_event_ns,
+        )
         return known.to_ask_for(quote, held[quote.offering_id], opened.ts_event_ns, opened.slot_s)
 
     found = _counted(opened, asked)

@@ -106,7 +106,8 @@ class SelectorOptions:
     `tenant_shares` says how much a tenant is due to save against others: `research=2`, others 1.
 
     `beliefs` is the SHA-256 of the prior laws that spot counts which nobody publishes are believed by
-    (ADR 0068); empty, as in logs from before 0.3.0: plenty is assumed until a launch is refused.
+    (ADR 0068); empty, as in logs from before 0.3.0: plenty is assumed until a launch is refused. With
+    `score_beliefs` placement scores move them, as far as launches have shown what scores tell (ADR 0098).
     `stock_beliefs` is that of the priors of on-demand stock that nobody publishes (ADR 0074); empty,
     the default: a launch waits no longer than one of the past did. With `belief_paths` feedback is the mean over so
     many paths of believed counts; 0: that of one path which all jobs share.
@@ -145,6 +146,7 @@ class SelectorOptions:
     fairness: float = 1.0
     tenant_shares: str = ""
     beliefs: str = ""
+    score_beliefs: bool = False
     shadow_prices: bool = False
     couples_limits: bool = False
     stock_beliefs: str = ""
@@ -261,5 +263,6 @@ def where_uncounted(options: SelectorOptions) -> SelectorOptions:
         for_crowds(options, on=False),
         spot_firm=False,
         beliefs=shipped_priors().sha256,
+        score_beliefs=True,
         belief_paths=FEEDBACK_PATHS,
     )

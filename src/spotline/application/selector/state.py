@@ -378,7 +378,9 @@ def state_at_start(options: SelectorOptions, learner: Learner) -> SelectorState:
         clearing=options.clearing,
         rescue_room=options.rescue_room,
         stays_elsewhere=options.stays_elsewhere,
-        beliefs=SpotBeliefs() if options.beliefs else None,
+        beliefs=(
+            SpotBeliefs(scores={} if options.score_beliefs else None) if options.beliefs else None
+        ),
         stock_beliefs=StockBeliefs() if options.stock_beliefs else None,
         shadow=ShadowPrices() if options.shadow_prices else None,
         arrivals=Arrivals() if options.shadow_prices and options.prices_ahead else None,

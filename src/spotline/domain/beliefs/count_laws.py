@@ -72,6 +72,13 @@ class CountLaws:
         """Belief before anything is seen, shape (laws, states), sums to 1."""
         return normalised(self.chances[:, None] * self.long_run)
 
+    def levels_within(self, at_least: int, at_most: int) -> FloatArray:
+        """What bounds of a count tell of its level by themselves, without a past, shape (levels,), sums to 1."""
+        levels = self.prior.sum(axis=0).reshape(-1, _AGES).sum(axis=1) + _LEAST_MASS
+        levels[: _SPACE.level_of(at_least)] = 0.0
+        levels[_SPACE.level_of(at_most) + 1 :] = 0.0
+        return normalised(levels)
+
 
 @lru_cache(maxsize=8)
 def count_laws(priors: PriorLaws, slot_s: int) -> CountLaws:
@@ -133,6 +140,15 @@ class CountBelief:
             left = (self.laws.prior + _LEAST_MASS) * inside
         self.mass = normalised(left)
         return min(1.0, foreseen)
+
+    def weigh(self, weights: FloatArray) -> float:
+        """Take in how much likelier each level is than was thought, > 0, shape (levels,).
+
+        Returns the share of the belief that stays where it was: 1 less what moves (total variation).
+        """
+        before = self.mass
+        self.mass = normalised(before * np.repeat(weights, _AGES))
+        return float(np.minimum(before, self.mass).sum())
 
     def levels(self) -> FloatArray:
         """Chance of each level, shape (levels,)."""

@@ -18,6 +18,7 @@ from spotline.domain.beliefs.count_laws import (
     CountBelief,
     CountLaws,
 )
+from spotline.domain.beliefs.score_evidence import ScoreEvidence, StandingScore
 from spotline.domain.drawn import uniform
 from spotline.domain.market.law import AGE_STARTS, MarketLaw, StateSpace
 from spotline.domain.market.offering import Quote
@@ -39,6 +40,8 @@ class BelievedOffering:
     the cloud is not asked: what is refused until then says nothing. `shown` is the most that a probe
     of the open slot was granted. `levels_seen` are the least and the
     greatest level that the slot settled last may have had, `foreseen` how likely that was before.
+    `advice` is the placement score that was given last, and `unmoved` the share of the belief that it left
+    where it was in the open slot.
     """
 
     belief: CountBelief
@@ -49,6 +52,8 @@ class BelievedOffering:
     shown: int = 0
     levels_seen: tuple[int, int] = (0, len(LEVEL_STARTS) - 1)
     foreseen: float = 1.0
+    advice: StandingScore = field(default_factory=StandingScore)
+    unmoved: float = 1.0
 
     @property
     def is_bounded(self) -> bool:
@@ -65,6 +70,11 @@ class BelievedOffering:
             return held
         worth = ASKING_S * quote.on_demand_price_micro_usd / (slot_s * saved)
         return max(held, self.belief.most_with(worth))
+
+    def advised(self, quote: Quote, opened_ns: int, evidence: ScoreEvidence) -> None:
+        """Take the placement score of a slot that opens, as far as scores have shown what they tell."""
+        weights = self.advice.opened(quote, opened_ns, evidence)
+        self.unmoved = 1.0 if weights is None else self.belief.weigh(weights)
 
     def note_refused(self, requested: int, granted: int, now_ns: int, retry_after_s: int) -> None:
         """Take a refusal for want of capacity: fewer than `requested` were there beside what is held.
@@ -97,7 +107,10 @@ class BelievedOffering:
         most = UNBOUNDED if self.room < 0 else held + self.room
         least, self.shown = max(held, self.shown), 0
         most = max(least, most)
-        self.foreseen = self.belief.observe(least, most)
+        # Paths do not follow advice: where it moved the belief they may be wrong as well.
+        self.foreseen = self.unmoved * self.belief.observe(least, most)
+        if least or most < UNBOUNDED:
+            self.advice.note(self.belief.laws.levels_within(least, most))
         low, high = self.levels_seen = _level(least), _level(most)
         self.room = -1
         law, state = self.path
@@ -115,11 +128,17 @@ class BelievedOffering:
 
 @dataclass(slots=True, kw_only=True)
 class SpotBeliefs:
-    """The beliefs of all offerings whose counts nobody publishes, by offering id."""
+    """The beliefs of all offerings whose counts nobody publishes, by offering id.
+
+    `scores` is what placement scores have shown to be worth, by provider; None where they are left out.
+    """
 
     offerings: dict[str, BelievedOffering] = field(default_factory=dict)
+    scores: dict[str, ScoreEvidence] | None = None
 
-    def opened(self, quote: Quote, laws: CountLaws, slots: int) -> BelievedOffering:
+    def opened(
+        self, quote: Quote, laws: CountLaws, slots: int, *, provider: str, opened_ns: int
+    ) -> BelievedOffering:
         """Let an offering's slots pass up to one that opens with this quote; one that is new begins."""
         known = self.offerings.get(quote.offering_id)
         if known is None:
@@ -131,6 +150,8 @@ class SpotBeliefs:
             quote.spot_price_micro_usd * PPM // max(1, quote.on_demand_price_micro_usd)
         )
         del known.prices_ppm[:-_MOST_PRICES]
+        if self.scores is not None:
+            known.advised(quote, opened_ns, self.scores.setdefault(provider, ScoreEvidence()))
         return known
 
     def run_state(self, offering_id: str, least: int, most: int, space: StateSpace) -> int | None:

@@ -229,7 +229,7 @@ class Quote:
     `MOST_PRICE_MICRO_USD`.
 
     `placement_score` is the provider's advice on how likely spot is to be had, 1 to 10, as it was given
-    at `scored_ns`; 0: none. It is shown, and nothing is decided by it.
+    at `scored_ns`; 0: none. Beliefs of counts count on it as far as launches have shown what it tells.
 
     Raises
     ------

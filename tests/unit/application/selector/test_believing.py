@@ -32,11 +32,26 @@ BELIEVING = where_uncounted(SelectorOptions(rehearsals=0))
 SLOTS = [told(opened, Information.CENSORED) for opened in slots_of(MARKET)]
 
 
+def scored(opened, score):
+    """The slot with such a score of each offering, given as it opened."""
+    return replace(
+        opened,
+        quotes=tuple(
+            replace(
+                quoted,
+                quote=replace(quoted.quote, placement_score=score, scored_ns=opened.ts_event_ns),
+            )
+            for quoted in opened.quotes
+        ),
+    )
+
+
 class Market:
     """A job on a market without counts, its slots one after the other."""
 
-    def __init__(self, options, first=0):
+    def __init__(self, options, first=0, scores=()):
         self.driver = Driver(options)
+        self.scores = iter(scores)
         self.job = generated_jobs(MARKET, 1, 2)[0]
         self.slot = next(opened.slot for opened in SLOTS if opened.ts_event_ns >= self.job.start_ns)
         self.driver.feed(
@@ -63,7 +78,9 @@ class Market:
         return self.state.runs[self.job.job_id].offering_id
 
     def open(self):
-        self.driver.feed(SLOTS[self.slot])
+        score = next(self.scores, 0)
+        opened = SLOTS[self.slot]
+        self.driver.feed(scored(opened, score) if score else opened)
         return self.driver.feed(ForecastOverdue(slot=self.slot, waited_ms=1))
 
     def shown(self):
@@ -191,6 +208,41 @@ def test_a_refusal_lowers_the_belief_and_a_limit_of_ours_does_not():
         chances[refusal_class] = market.state.beliefs.risk_ppm(market.home, 1)
 
     assert chances[RefusalClass.NO_CAPACITY] > chances[RefusalClass.QUOTA]
+
+
+def risk_beside_scores(options, scores):
+    """The risk that no spot is there in the slot behind those with such scores: none where it is 1, plenty where 9."""
+    market = Market(options, scores=scores)
+    for score in scores[:-1]:
+        if score == 1:
+            market.decide(spot=2)
+            market.refuse(1)
+            market.hold(settled=False)
+            market.decide()
+            market.hold()
+        else:
+            market.decide(spot=2)
+            market.hold(spot=2)
+        market.next_slot()
+    return market.state.beliefs.risk_ppm(market.home, 2)
+
+
+def test_scores_move_a_belief_once_launches_have_shown_what_they_tell():
+    past = [1, 9, 1, 9, 1, 9]
+
+    low, none, high = (risk_beside_scores(BELIEVING, [*past, last]) for last in (1, 0, 9))
+
+    assert low > none > high
+    assert risk_beside_scores(BELIEVING, [1]) == risk_beside_scores(BELIEVING, [9])
+
+
+def test_without_the_option_scores_are_left_out():
+    plain = replace(BELIEVING, score_beliefs=False)
+    past = [1, 9, 1, 9]
+
+    low, none, high = (risk_beside_scores(plain, [*past, last]) for last in (1, 0, 9))
+
+    assert low == none == high
 
 
 def test_spot_that_was_taken_is_not_asked_for_again_in_its_slot():

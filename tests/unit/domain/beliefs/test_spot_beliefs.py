@@ -160,7 +160,7 @@ def test_spot_is_asked_for_only_while_the_chance_is_worth_the_asking():
 
 def test_the_risk_is_that_of_finding_fewer():
     beliefs = SpotBeliefs()
-    known = beliefs.opened(quote(), LAWS, 1)
+    known = beliefs.opened(quote(), LAWS, 1, provider="cloud", opened_ns=0)
 
     assert beliefs.risk_ppm("a", 8) == round((1 - known.belief.chance_of(8)) * PPM)
     assert beliefs.risk_ppm("another", 8) == 0

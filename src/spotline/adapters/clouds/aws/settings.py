@@ -263,7 +263,7 @@ class AwsSettings:
     Parameters
     ----------
     placement_scores_for
-        So many instances AWS is asked for placement scores of, once a day, to be shown beside quotes;
+        So many instances AWS is asked for placement scores of, once a day, to be told with quotes;
         0: it is not asked.
     savings_plans
         Plans whose offerings are among `offerings`.

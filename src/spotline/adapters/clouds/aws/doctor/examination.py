@@ -142,7 +142,7 @@ async def _prices(
 async def _advice(
     reader: AwsReader, settings: AwsSettings, closed: set[str], plan: Examination, now_ns: int
 ) -> list[CloudCheck]:
-    """AWS's placement scores: advice that is shown, and nothing is decided by."""
+    """AWS's placement scores, as advice."""
     name, checks = "placement score", list[CloudCheck]()
     if plan.scores is None:
         return checks

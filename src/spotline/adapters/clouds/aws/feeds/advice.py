@@ -1,4 +1,4 @@
-"""Placement scores beside quotes: shown with their age, and nothing is decided by them."""
+"""Placement scores beside quotes: shown with their age, and taken for what launches show them to be worth."""
 
 from __future__ import annotations
 
