@@ -62,6 +62,9 @@ class Spec:
     them the answers to its `calls`. A type that is decided and also consumed may be both: as an
     observation it has no cause. `weight` is how long an event takes to be applied, in units of
     100 us: what is kept for a way back goes by it (`rollback.py`).
+
+    `long` are consumed events whose turns may take tens of milliseconds and more: a host takes them in a
+    thread, and its loop serves others meanwhile. Nobody but its turns may then touch the state.
     """
 
     service: str
@@ -70,6 +73,7 @@ class Spec:
     decides: tuple[type[Event], ...] = ()
     calls: tuple[CallSpec, ...] = ()
     weight: int = 1
+    long: tuple[type[Event], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

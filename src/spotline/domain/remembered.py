@@ -52,19 +52,3 @@ class BySelf(Generic[ValueT, ResultT]):
             for key in list(self._found)[: self._most // 2]:
                 self._found.pop(key, None)
         return made
-
-
-class Latest(Generic[ValueT, ResultT]):
-    """The result of the value that it was asked for last, known again by an equal one."""
-
-    def __init__(self, make: Callable[[ValueT], ResultT]) -> None:
-        self._make = make
-        self._found: tuple[ValueT, ResultT] | None = None
-
-    def of(self, value: ValueT) -> ResultT:
-        """The result of a value, made where it is not of the latest one."""
-        # Threads meet here: what one of them sees was put there whole.
-        found = self._found
-        if found is None or found[0] != value:
-            found = self._found = value, self._make(value)
-        return found[1]

@@ -39,12 +39,12 @@ from spotline.domain.events.event import Event
 from spotline.domain.units import NS_PER_S
 from spotline.runtime.health import Health
 from spotline.runtime.own_records import OwnRecords
-from spotline.runtime.preparing import Preparing
 from spotline.runtime.recorded_turns import RecordedTurns, StoredOutputs
 from spotline.runtime.snapshots import SnapshotKeeper, Snapshots
 from spotline.runtime.stream import EventStream, Subscription
 from spotline.runtime.telemetry import telemetry_for
 from spotline.runtime.timers import ArmedTimers, Gate
+from spotline.runtime.turn_threads import TurnThreads
 from spotline.runtime.watched import HostCounters
 
 _log = structlog.get_logger(__name__)
@@ -81,7 +81,7 @@ class HostSettings:
 
     Up to `batch` waiting inputs are handled before their outputs are stored together, but none
     waits longer than `flush_after_s` for that. `stop_timeout_s` bounds how long a stop lets the
-    work in hand go on.
+    work in hand go on. On a loop without `threads` all turns keep it.
     """
 
     batch: int = 256
@@ -89,6 +89,7 @@ class HostSettings:
     idle_s: float = 0.2
     stop_timeout_s: float = 10.0
     snapshot_every: int = 2000
+    threads: bool = True
 
 
 class Phase(Enum):
@@ -142,12 +143,12 @@ class ServiceHost(Generic[StateT]):
         settings: HostSettings | None = None,
     ) -> None:
         self._turns = Turns(handler)
-        self._preparing = Preparing(handler)
         self._stream = stream
         self._calls = calls
         self._on_applied = on_applied
         self._snapshots = SnapshotKeeper(self._turns, snapshots) if snapshots else None
         self._settings = settings or HostSettings()
+        self._threads = TurnThreads(handler, threads=self._settings.threads)
         spec = handler.spec
         self._service = spec.service
         itself = (spec.service,) if {*spec.consumes} & {*spec.produces} else ()
@@ -177,8 +178,8 @@ class ServiceHost(Generic[StateT]):
 
     @property
     def state(self) -> StateT:
-        """The handler's state, to be read between awaits and never changed."""
-        return self._turns.state
+        """The handler's state, to be read between awaits and never changed; refused in a long turn."""
+        return self._threads.at_rest(self._turns.state)
 
     @property
     def applied_seq(self) -> int:
@@ -375,9 +376,9 @@ class ServiceHost(Generic[StateT]):
         if not self._past.awaits(envelope):
             return
         ctx = context_of(entry, envelope)
-        await self._preparing.ahead(self._turns.state, event)
+        await self._threads.ahead(self._turns.state, event)
         with self._telemetry.handling(envelope, entry.headers, entry.seq):
-            turn, stored = self._past.take(event, ctx, envelope)
+            turn, stored = await self._threads.taken(self._past.take, event, ctx, envelope)
             self._note(_Applied(event, envelope, entry.seq), turn, stored)
             if turn.calls:
                 await self._flush()
@@ -474,9 +475,6 @@ class ServiceHost(Generic[StateT]):
             for applied, seq in zip(fresh, seqs, strict=True):
                 applied.seq = seq
             self._telemetry.recorded(applied.event for applied in fresh)
-        self._tell_listener()
-
-    def _tell_listener(self) -> None:
         outbox, self._outbox = self._outbox, []
         if self._on_applied is not None:
             for applied in outbox:

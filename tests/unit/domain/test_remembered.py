@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spotline.domain.remembered import BySelf, Latest
+from spotline.domain.remembered import BySelf
 
 
 def test_an_object_is_known_again_and_its_like_is_another() -> None:
@@ -36,21 +36,3 @@ def test_the_older_half_goes_when_there_are_too_many() -> None:
     assert made == names
     assert remembered.of(names[0]) == names[0]
     assert made == [*names, names[0]]
-
-
-def test_the_latest_value_is_known_again_by_an_equal_one_and_no_other() -> None:
-    made: list[tuple[int, ...]] = []
-
-    def total(numbers: tuple[int, ...]) -> int:
-        made.append(numbers)
-        return sum(numbers)
-
-    latest = Latest(total)
-
-    assert [latest.of((1, 2)), latest.of(tuple([1, 2])), latest.of((3,)), latest.of((1, 2))] == [
-        3,
-        3,
-        3,
-        3,
-    ]
-    assert made == [(1, 2), (3,), (1, 2)]

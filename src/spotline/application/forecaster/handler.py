@@ -28,8 +28,9 @@ SPEC = Spec(
     consumes=(MarketOpened, SlotOpened),
     produces=(ForecastIssued, MarketLawLearned, EntryParked),
     decides=(ForecastIssued, MarketLawLearned),
-    # Models learn for milliseconds.
+    # Models learn for milliseconds, laws for longer.
     weight=25,
+    long=(SlotOpened,),
 )
 
 DEFAULT_HORIZON_SLOTS = 12

@@ -43,7 +43,7 @@ from spotline.application.selector.options import SelectorOptions
 from spotline.application.selector.parked_entries import frozen_by, unfrozen_by
 from spotline.application.selector.probing import probes_of
 from spotline.application.selector.recomputing import recomputed_answer
-from spotline.application.selector.repricing import ForeseenPrices, repriced, tables_repriced
+from spotline.application.selector.repricing import repriced, repriced_ahead, tables_repriced
 from spotline.application.selector.rescuing import RescueRoom
 from spotline.application.selector.spending import within_limits
 from spotline.application.selector.state import SelectorState, SlotPhase, state_at_start
@@ -168,6 +168,8 @@ SPEC = Spec(
         # What shows that instances are unwell.
         *(InterruptionNoticed, InterruptionWithdrawn, JobSilent, JobHeard),
     ),
+    # Jobs are admitted and rehearsed, asked for, decided, and priced.
+    long=(SlotOpened, ForecastIssued, ForecastOverdue, AllocationAnswered, CapacityReported),
     produces=(ForecastOverdue, AllocationAnswered, EntryParked, *_DECIDES),
     decides=_DECIDES,
     calls=(
@@ -193,7 +195,6 @@ class SelectHandler:
         self._pool = tuple(pool)
         # Made here, so that options that do not fit are refused at start.
         self._learner = learner_of(options, self._pool)
-        self._foreseen = ForeseenPrices()
 
     def initial(self) -> SelectorState:
         """No market, no jobs, equal weights or those of a warm start."""
@@ -229,8 +230,7 @@ class SelectHandler:
             case CapacityReported():
                 in_turn = serves_in_turn(state, self._options)
                 asked = tables_on_the_way(state, event, self._options)
-                priced = self._foreseen.published(state, event, in_turn=in_turn)
-                return Outcome(events=(*asked, *priced))
+                return Outcome(events=(*asked, *repriced_ahead(state, event, in_turn=in_turn)))
             case AllocationAnswered() if event is state.trigger:
                 return Outcome(events=self._command(state, event, ctx))
             case EntryParked() if self._misses_answer(state, event):
@@ -245,13 +245,6 @@ class SelectHandler:
                 return Outcome(events=tables_again(state, event))
             case _:
                 return NOTHING
-
-    def ahead(self, state: SelectorState, event: Event) -> Callable[[], object] | None:
-        """What spot will be worth to a crowd takes some tenths of a second: nobody need wait for it."""
-        if not isinstance(event, CapacityReported):
-            return None
-        in_turn = serves_in_turn(state, self._options)
-        return self._foreseen.ahead(state, event, in_turn=in_turn)
 
     def due(self, state: SelectorState) -> Sequence[Timer]:
         """While a slot waits for its forecast, the moment it stops waiting."""

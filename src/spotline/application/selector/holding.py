@@ -67,13 +67,6 @@ def forget_doubts(run: JobRun, slot: int) -> None:
     run.in_doubt = {home: since for home, since in run.in_doubt.items() if since >= slot - 1}
 
 
-def settles(state: SelectorState, event: CapacityReported) -> bool:
-    """Whether a report that is to come will be the first with which the open slot has settled."""
-    awaited = state.phase is SlotPhase.AWAITING_CAPACITY and event.revision == state.revision
-    first = state.settling is None or state.settling.slot != state.slot
-    return event.slot == state.slot and awaited and event.settled and first
-
-
 def note_capacity(state: SelectorState, event: CapacityReported) -> None:
     """Take what the cloud holds after a revision; what is not settled is decided again."""
     if event.slot != state.slot or event.revision != state.revision:

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 
 from spotline.application.selector.foreseeing import crowd_ahead
-from spotline.application.selector.holding import settles
 from spotline.application.selector.job_run import JobRun
 from spotline.application.selector.state import SelectorState
-from spotline.domain.crowd.crowd_ahead import CrowdAhead
 from spotline.domain.crowd.shadow_prices import ShadowPrices
 from spotline.domain.events.allocation import ShadowPricesUpdated
 from spotline.domain.events.capacity import CapacityReported
 from spotline.domain.events.law import ValueTableRequested
 from spotline.domain.policies.answer import SpotWorth
-from spotline.domain.remembered import Latest
 
 # Tables that are asked for again in a slot, at most: each takes a tenth of a second to build, and as
 # many are kept beside those that running jobs look into (`table_store`).
@@ -29,47 +25,21 @@ def repriced(state: SelectorState) -> tuple[ShadowPricesUpdated, ...]:
     return _moved(state, state.shadow, None)
 
 
-class ForeseenPrices:
-    """The shadow prices with what is expected, as soon as a slot's decisions are carried out.
+def repriced_ahead(
+    state: SelectorState, report: CapacityReported, *, in_turn: bool
+) -> tuple[ShadowPricesUpdated, ...]:
+    """The shadow prices with what is expected, where they have moved: once a slot's decisions are carried out.
 
-    No decision waits for them: tables of the next slot are the first that count on them. They take
-    up to some tenths of a second, so whoever has a thread for it works them out before the turn
-    (`ahead`), which then finds them (`published`).
+    The first report that a slot has settled brings them; what is decided again inside the slot does not.
+
+    No decision waits for them: tables of the next slot are the first that count on them. Where jobs are served
+    `in_turn` nothing is bid, and nothing expected.
     """
-
-    def __init__(self) -> None:
-        self._worths = Latest(CrowdAhead.worths)
-
-    def ahead(
-        self, state: SelectorState, report: CapacityReported, *, in_turn: bool
-    ) -> Callable[[], object] | None:
-        """What the turn of a report will look up, None where it prices nothing.
-
-        It is of what the report finds. What that changes of it, which is seldom, the turn works out again.
-        """
-        if not settles(state, report):
-            return None
-        found = self._crowd_ahead(state, in_turn=in_turn)
-        return None if found is None else partial(self._worths.of, found)
-
-    def published(
-        self, state: SelectorState, report: CapacityReported, *, in_turn: bool
-    ) -> tuple[ShadowPricesUpdated, ...]:
-        """The prices, where they have moved.
-
-        The first report that a slot has settled brings them; what is decided again inside the slot does not.
-        Where jobs are served `in_turn` nothing is bid, and nothing expected.
-        """
-        if state.shadow is None or state.arrivals is None or report is not state.settling:
-            return ()
-        found = self._crowd_ahead(state, in_turn=in_turn)
-        return _moved(state, state.shadow, None if found is None else self._worths.of(found))
-
-    def _crowd_ahead(self, state: SelectorState, *, in_turn: bool) -> CrowdAhead | None:
-        if state.shadow is None or state.arrivals is None:
-            return None
-        share = 0.0 if in_turn else state.shadow.expected_share
-        return crowd_ahead(state, state.arrivals) if share else None
+    if state.shadow is None or state.arrivals is None or report is not state.settling:
+        return ()
+    share = 0.0 if in_turn else state.shadow.expected_share
+    ahead = crowd_ahead(state, state.arrivals) if share else None
+    return _moved(state, state.shadow, None if ahead is None else ahead.worths())
 
 
 def _moved(

@@ -70,7 +70,7 @@ from spotline.runtime.snapshots import Snapshots
 AnyHost = ServiceHost[Any]
 
 _REAP = ReapRules(installation_id=INSTALLATION.installation_id)
-_HOST = HostSettings(batch=32, idle_s=5.0, snapshot_every=16)
+_HOST = HostSettings(batch=32, idle_s=5.0, snapshot_every=16, threads=False)
 _LOOK_EVERY_S = 0.5
 _RETRY_S = 1.0
 _START_AGAIN_S = 1.0

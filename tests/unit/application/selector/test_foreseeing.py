@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,11 +11,8 @@ from spotline.application.outlook.following import Following
 from spotline.application.selector.foreseeing import crowd_ahead
 from spotline.application.selector.options import SelectorOptions, for_crowds, where_uncounted
 from spotline.bench.fleet.policies import SHIPPED
-from spotline.domain.crowd.crowd_ahead import FUTURES
-from spotline.domain.crowd.fluid import FluidWork, Supply, marginal_worths
 from spotline.domain.crowd.shadow_prices import CREDIBLE_BIDS
 from spotline.domain.events.allocation import ShadowPricesUpdated
-from spotline.domain.events.capacity import CapacityReported, JobHolding, ProvisioningCommanded
 from spotline.domain.events.event import Event
 from spotline.domain.jobs.job import Throughput
 from spotline.domain.market.offering import MOST_PRICE_MICRO_USD, Count, Provenance
@@ -208,93 +204,6 @@ def test_prices_are_published_when_a_slot_has_settled_and_not_before() -> None:
     (price,) = published.prices
     assert price.micro_usd_per_instance_hour > 0
     assert world.state.spot_surcharge(price.offering_id) == price.micro_usd_per_instance_hour
-
-
-def capacity_of(world: SelectorWorld, decided: list[Event]) -> CapacityReported:
-    """The report that all of what was decided is held."""
-    return CapacityReported(
-        slot=world.slot,
-        revision=world.state.revision,
-        offset_s=0,
-        settled=True,
-        holdings=tuple(
-            JobHolding(job_id=event.job_id, lots=(event.target,))
-            for event in decided
-            if isinstance(event, ProvisioningCommanded)
-        ),
-    )
-
-
-def test_what_was_worked_out_before_a_turn_is_found_by_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    worked_out: list[Supply] = []
-
-    def marginal(work: Sequence[FluidWork], supply: Supply) -> Any:
-        worked_out.append(supply)
-        return marginal_worths(work, supply)
-
-    monkeypatch.setattr("spotline.domain.crowd.crowd_ahead.marginal_worths", marginal)
-    worlds = [crowd_of(3) for _ in range(2)]
-    published = []
-    for world, is_ahead in zip(worlds, (True, False), strict=True):
-        world.open()
-        with_spot(world, 4)
-        report = capacity_of(world, world.decide())
-        worked_out.clear()
-        if is_ahead:
-            work = world.handler.ahead(world.state, report)
-            assert work is not None
-            work()
-            assert len(worked_out) == FUTURES
-        published.append(priced(world.feed(report)))
-        assert len(worked_out) == FUTURES
-
-    assert published[0] == published[1] != []
-
-
-def test_what_has_changed_since_is_worked_out_in_the_turn() -> None:
-    worlds = [crowd_of(3) for _ in range(2)]
-    published = []
-    for world, is_ahead in zip(worlds, (True, False), strict=True):
-        world.open()
-        with_spot(world, 64)
-        report = capacity_of(world, world.decide())
-        if is_ahead:
-            work = world.handler.ahead(world.state, report)
-            assert work is not None
-            work()
-        with_spot(world, 4)
-        published.append(priced(world.feed(report)))
-
-    assert published[0] == published[1] != []
-
-
-def test_only_the_report_that_settles_a_slot_has_work_before_it() -> None:
-    world = crowd_of(3)
-    opened = world.open()
-    with_spot(world, 4)
-    decided = world.decide()
-    report = capacity_of(world, decided)
-    state, ahead_of = world.state, world.handler.ahead
-
-    assert ahead_of(state, opened[0]) is None
-    assert ahead_of(state, replace(report, settled=False)) is None
-    assert ahead_of(state, replace(report, revision=7)) is None
-    assert ahead_of(state, replace(report, slot=7)) is None
-    assert ahead_of(state, report) is not None
-    world.feed(report)
-    assert ahead_of(state, report) is None
-
-
-@pytest.mark.parametrize("options", [{"most_bidders": 2}, {"prices_ahead": False}])
-def test_where_nothing_is_expected_there_is_no_work_before_a_report(
-    options: dict[str, Any],
-) -> None:
-    world = crowd_of(3, **options)
-    world.open()
-    with_spot(world, 4)
-    report = capacity_of(world, world.decide())
-
-    assert world.handler.ahead(world.state, report) is None
 
 
 def test_what_is_decided_again_inside_a_slot_prices_nothing_again() -> None:
