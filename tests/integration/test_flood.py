@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
+from typing import TypeVar
 
 import grpc
 import pytest
@@ -32,6 +33,7 @@ SUBMITS, HUGE = 1_000, 4
 UNKNOWN_END = (grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED)
 NOT_YET = {Reason.NOT_APPLIED_YET.name, Reason.NOT_ADMITTED_YET.name}
 JOB = parse_job_file(KNOWN_JOB)
+AnswerT = TypeVar("AnswerT")
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +81,7 @@ async def answer_to(stub, request) -> object:
             await asyncio.sleep(found["RetryInfo"].retry_delay.ToNanoseconds() / 1e9)
 
 
-async def patiently(call: Callable[[], Awaitable[object]]) -> None:
+async def patiently(call: Callable[[], Awaitable[AnswerT]]) -> AnswerT:
     """Ask again where something is only not yet applied, or a busy machine was too slow to answer.
 
     It is the same question each time; how long the answer takes is not measured here.
@@ -87,14 +89,12 @@ async def patiently(call: Callable[[], Awaitable[object]]) -> None:
     deadline = asyncio.get_running_loop().time() + PATIENCE_S
     while True:
         try:
-            await call()
+            return await call()
         except RpcFailed as refused:
             late = asyncio.get_running_loop().time() >= deadline
             slow = refused.reason in NOT_YET or refused.code == "DEADLINE_EXCEEDED"
             if late or not slow:
                 raise
-        else:
-            return
 
 
 async def flood(address: str) -> list[object]:
@@ -150,7 +150,7 @@ async def test_a_flood_is_told_to_come_again_and_others_are_answered(asked) -> N
 async def test_a_client_that_waits_as_it_is_told_gets_all_in(asked) -> None:
     jobs = [replace(JOB, tenant="patient", client_request_id=f"p{n}") for n in range(600)]
     async with JobClient(asked.system.allocator_address) as client:
-        receipts = await asyncio.gather(*(client.submit(job) for job in jobs))
+        receipts = await asyncio.gather(*(patiently(partial(client.submit, job)) for job in jobs))
         held = await client.list_all(JobQuery(tenant="patient"))
 
     assert {receipt.job_id for receipt in receipts} == {status.job.job_id for status in held}
