@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -139,18 +139,10 @@ def _offerings_now(state: SelectorState, speeds: _Speeds) -> tuple[OfferingNow, 
     means = speeds.means(jobs, [quote.offering_id for quote in quotes])
     found = []
     for quote, speed in zip(quotes, means.tolist(), strict=True):
+        now = OfferingNow(quote=quote, speed=speed)
         named = state.laws.get(quote.offering_id)
-        if named is None:
-            found.append(OfferingNow(quote=quote, speed=speed))
-            continue
-        run_state = state.run_state(quote.offering_id, named.law.space)
-        found.append(
-            OfferingNow(
-                quote=quote,
-                speed=speed,
-                run_state=run_state,
-                law_id=named.law_id,
-                law=named.law,
-            )
-        )
+        if named is not None:
+            run_state = state.run_state(quote.offering_id, named.law.space)
+            now = replace(now, run_state=run_state, law=named.law)
+        found.append(now)
     return tuple(found)

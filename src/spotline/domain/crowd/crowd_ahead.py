@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -30,24 +30,23 @@ LATER_SHARE = 0.6
 UNITS = 4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class OfferingNow:
     """An offering of which a count is known, as it stands in a slot.
 
     `speed` is the share of the greatest speed that jobs have on it in the mean. `run_state` is where
-    its law, named by `law_id`, has it; without a law its count stays.
+    it is in its `law`; without one its count stays.
     """
 
     quote: Quote
     speed: float
     run_state: int = -1
-    law_id: str = ""
-    law: MarketLaw | None = field(default=None, compare=False, repr=False)
+    law: MarketLaw | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CrowdAhead:
-    """All that tells what spot will be worth: equal ones are worked out alike, on every machine.
+    """All that tells what spot will be worth, the same on every machine.
 
     `offerings` are in order of their ids. `works` is what is left of running jobs, `arrivals` are
     those of late: of their like more may come.
