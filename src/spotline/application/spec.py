@@ -64,7 +64,7 @@ class Spec:
     100 us: what is kept for a way back goes by it (`rollback.py`).
 
     `long` are consumed events whose turns may take tens of milliseconds and more: a host takes them in a
-    thread, and its loop serves others meanwhile. Nobody but its turns may then touch the state.
+    thread, and its loop serves others meanwhile. Only its turns may touch the state then.
     """
 
     service: str

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from typing import Generic, TypeVar
 
 import structlog
@@ -22,8 +24,9 @@ TakenT = TypeVar("TakenT")
 class TurnThreads(Generic[StateT]):
     """Takes long turns in a thread, and does there before a turn what its handler names.
 
-    Turns of one handler follow each other, so a state is in one thread at a time; nobody else may look into
-    it then. Without `threads`, on a loop that has none, every turn keeps the loop.
+    Turns of one handler follow each other, so a state is in one thread at a time, which is the handler's own: a
+    turn never waits for what else is done in threads. No other code may read the state then. Without
+    `threads`, on a loop that has none, every turn keeps the loop.
 
     Raises
     ------
@@ -38,6 +41,7 @@ class TurnThreads(Generic[StateT]):
         self._service = spec.service
         self._handler = handler if threads and isinstance(handler, Prepares) else None
         self._long = frozenset(spec.long if threads else ())
+        self._own_thread: ThreadPoolExecutor | None = None
         self._in_turn = False
 
     def at_rest(self, state: StateT) -> StateT:
@@ -73,8 +77,16 @@ class TurnThreads(Generic[StateT]):
         """Take the turn of an event: a long one in a thread."""
         if type(event) not in self._long:
             return take(event, ctx, envelope)
+        if self._own_thread is None:
+            self._own_thread = ThreadPoolExecutor(1, thread_name_prefix=f"turns-{self._service}")
+
+        def whole() -> TakenT:
+            # A host that is ended with a turn under way waits no longer, and the turn goes on to its end.
+            try:
+                return take(event, ctx, envelope)
+            finally:
+                self._in_turn = False
+
         self._in_turn = True
-        try:
-            return await asyncio.to_thread(take, event, ctx, envelope)
-        finally:
-            self._in_turn = False
+        within = copy_context()
+        return await asyncio.get_running_loop().run_in_executor(self._own_thread, within.run, whole)

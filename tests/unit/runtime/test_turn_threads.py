@@ -147,6 +147,44 @@ async def test_others_are_served_in_a_long_turn_and_may_not_look_into_its_state(
     assert threads.at_rest(["state"]) == ["state"]
 
 
+async def test_a_turn_that_is_no_longer_waited_for_keeps_its_state_until_it_ends() -> None:
+    threads, began, goes_on = TurnThreads(Long()), threading.Event(), threading.Event()
+    ended = threading.Event()
+
+    def turn(event: Event, ctx: Context, envelope: Envelope) -> None:
+        began.set()
+        assert goes_on.wait(10)
+        ended.set()
+
+    waiting = asyncio.create_task(threads.taken(turn, EVENT, CONTEXT, ENVELOPE))
+    assert await asyncio.to_thread(began.wait, 10)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    with pytest.raises(InvariantViolation):
+        threads.at_rest([])
+
+    goes_on.set()
+
+    assert await asyncio.to_thread(ended.wait, 10)
+    assert await threads.taken(in_which_thread, EVENT, CONTEXT, ENVELOPE)
+    assert threads.at_rest(["state"]) == ["state"]
+
+
+async def test_a_long_turn_does_not_wait_for_other_work_in_threads() -> None:
+    busy = threading.Event()
+    loop = asyncio.get_running_loop()
+    others = [loop.run_in_executor(None, busy.wait, 20) for _ in range(64)]
+
+    where = await asyncio.wait_for(
+        TurnThreads(Long()).taken(in_which_thread, EVENT, CONTEXT, ENVELOPE), 10
+    )
+
+    busy.set()
+    assert all(await asyncio.gather(*others))
+    assert where != threading.get_ident()
+
+
 async def test_after_a_long_turn_that_failed_its_state_may_be_read() -> None:
     threads = TurnThreads(Long())
 

@@ -15,10 +15,10 @@ from spotline.domain.market.offering import BEST_PLACEMENT_SCORE, Quote
 from spotline.domain.units import NS_PER_S
 
 SCORE_LASTS_S = 24 * 3600
-"""What a slot shows later than so long after a score was given is not laid to it."""
+"""Seconds after a score was given; what slots show later is not laid to it."""
 
 CREDIBLE_SCORES = 20.0
-"""A level that so many scores were seen beside is judged half by them, half by how often each is given."""
+"""A level seen beside this number of scores is judged half by them, half by how often each is given."""
 
 _LEVELS = len(LEVEL_STARTS)
 
@@ -80,7 +80,6 @@ class StandingScore:
         return weights
 
     def note(self, levels: FloatArray) -> None:
-        """Take the levels that the open slot has left possible, shape (levels,), summing to 1."""
-        if self.stands:
-            self.shown = self.shown + levels
-            self.slots += 1
+        """Take the levels that the open slot has left possible while it stands, shape (levels,), summing to 1."""
+        self.shown = self.shown + levels
+        self.slots += 1

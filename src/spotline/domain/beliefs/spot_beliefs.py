@@ -109,7 +109,7 @@ class BelievedOffering:
         most = max(least, most)
         # Paths do not follow advice: where it moved the belief they may be wrong as well.
         self.foreseen = self.unmoved * self.belief.observe(least, most)
-        if least or most < UNBOUNDED:
+        if self.advice.stands and (least or most < UNBOUNDED):
             self.advice.note(self.belief.laws.levels_within(least, most))
         low, high = self.levels_seen = _level(least), _level(most)
         self.room = -1

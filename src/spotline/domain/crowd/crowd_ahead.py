@@ -101,7 +101,7 @@ class CrowdAhead:
         return found
 
     def _within(self, works: Sequence[FluidWork], period: int) -> list[FluidWork]:
-        """Works as far as offerings of the market do them, in periods of so many slots."""
+        """Works as far as offerings of the market do them, in periods of `period` slots."""
         here = set(self._offering_ids)
         found = []
         for work in works:
@@ -112,7 +112,7 @@ class CrowdAhead:
         return found
 
     def _supply(self, spot: IntArray, period: int) -> Supply:
-        """What there is in a future with so much spot, shape (periods, offerings)."""
+        """What there is in a future with this spot, shape (periods, offerings)."""
         scale = self._speeds * UNITS
         hours = self.slot_s / S_PER_HOUR
         quotes = [each.quote for each in self.offerings]
@@ -138,7 +138,7 @@ class CrowdAhead:
 
 
 def _cut(work: FluidWork, period: int) -> FluidWork | None:
-    """Work in periods of so many slots, as far as futures go; None where it begins beyond."""
+    """Work in periods of `period` slots, as far as futures go; None where it begins beyond."""
     begins, due = -(-work.begins // period), max(1, work.due // period)
     if begins >= PERIODS:
         return None

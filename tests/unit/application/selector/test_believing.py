@@ -236,6 +236,11 @@ def test_scores_move_a_belief_once_launches_have_shown_what_they_tell():
     assert risk_beside_scores(BELIEVING, [1]) == risk_beside_scores(BELIEVING, [9])
 
 
+def test_scores_count_where_counts_are_believed_and_not_in_logs_of_before():
+    assert BELIEVING.score_beliefs
+    assert not SelectorOptions().score_beliefs
+
+
 def test_without_the_option_scores_are_left_out():
     plain = replace(BELIEVING, score_beliefs=False)
     past = [1, 9, 1, 9]

@@ -138,7 +138,7 @@ def test_scores_of_chance_move_a_belief_little(seed):
 
     scored = world.open(HIGH).belief.chance_of(WANTED)
 
-    assert scored == pytest.approx(unscored.chance_of(WANTED), abs=0.15)
+    assert scored == pytest.approx(unscored.chance_of(WANTED), abs=0.05)
 
 
 def test_a_score_is_taken_once_however_often_it_is_told():
